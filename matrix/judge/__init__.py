@@ -1,0 +1,1 @@
+"""Judging works on arrays and stored records only, so any result can be judged anywhere."""
