@@ -12,8 +12,9 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from matrix_adapters.protocol import Reason, State, content_hash
 from pydantic import BaseModel, ConfigDict, Field
+
+from matrix_adapters.protocol import Reason, State, content_hash
 
 SCHEMA = 1
 

@@ -26,6 +26,7 @@ Arrays = Mapping[str, npt.NDArray[np.generic]]
 
 #: a top-1 check where more than this share of rows cannot be told apart proves nothing
 MAX_UNDECIDABLE = 0.5
+FLOAT32_EPSILON = float(np.finfo(np.float32).eps)
 
 
 class Rule(Protocol):
@@ -120,9 +121,7 @@ def _judge_values(
     errors = {name: scaled_error(outputs[name], wanted) for name, wanted in reference.float64.items()}
     worst_name = max(errors, key=errors.__getitem__)
     error = errors[worst_name]
-    agreement, undecidable = (
-        _top1(outputs, reference, max(floor, np.finfo(np.float32).eps)) if top1 else (None, 0.0)
-    )
+    agreement, undecidable = _top1(outputs, reference, max(floor, FLOAT32_EPSILON)) if top1 else (None, 0.0)
     worst = describe_worst(worst_name, outputs[worst_name], reference.float64[worst_name])
     code = failure = ""
     if error > limit:
@@ -192,7 +191,7 @@ def _reference_problem(reference: Reference) -> tuple[str, str] | None:
     if not reference.repeatable:
         return (
             "non_deterministic_reference",
-            "two float32 runs of the reference differ (a model left in training mode?): no verdict on numerics",
+            "two float32 runs of the reference differ (left in training mode?): no verdict on numerics",
         )
     for name, wanted in reference.float64.items():
         if _is_float(wanted) and not np.isfinite(wanted).all():
@@ -230,8 +229,8 @@ def _form_problem(outputs: Arrays, reference: Reference) -> tuple[str, str] | No
             place = ", ".join(str(int(i)) for i in np.argwhere(bad)[0])
             return (
                 "non_finite",
-                f"{name} holds {int(np.isnan(got).sum())} NaN and {int(np.isinf(got).sum())} infinite values, "
-                f"first at [{place}]; the reference is finite there",
+                f"{name} holds {int(np.isnan(got).sum())} NaN and {int(np.isinf(got).sum())} infinite "
+                f"values, first at [{place}]; the reference is finite there",
             )
     return None
 
@@ -242,7 +241,7 @@ def _top1(outputs: Arrays, reference: Reference, noise: float) -> tuple[float | 
     for name, wanted in reference.float64.items():
         if not _is_float(wanted) or wanted.ndim == 0 or wanted.shape[-1] < 2:
             continue
-        table = wanted.reshape(-1, wanted.shape[-1])
+        table = wanted.astype(np.float64).reshape(-1, wanted.shape[-1])
         top2 = np.partition(table, -2, axis=-1)[:, -2:]
         clear = (top2[:, 1] - top2[:, 0]) > noise * float(np.max(np.abs(table)))
         same = np.argmax(outputs[name].reshape(table.shape), axis=-1) == np.argmax(table, axis=-1)
