@@ -1,0 +1,90 @@
+"""The command line: finds the command, turns every known error into a message and an exit code.
+
+Thin on purpose. Nothing heavy is imported before the command is known, so that
+`matrix --help` answers at once; each command lives in `matrix.commands`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from matrix import __version__
+from matrix.errors import ExitCode, MatrixError
+
+#: command -> one line for the overview; the module of the same name has the rest
+COMMANDS = {
+    "plan": "show the cells, what cannot run and why, and what it would cost; runs nothing",
+    "run": "build environments, run every cell, print the matrix, write the reports",
+    "report": "show stored runs as table, markdown, html, csv, json, junit or svg",
+    "doctor": "say what this machine offers and what would spoil a measurement",
+    "clean": "list or remove cached environments and model artefacts",
+}
+
+EXIT_CODES = """\
+exit codes: 0 all well; 1 a cell ended badly, or a required one is not ok; 2 wrong usage or
+configuration, nothing was run; 3 the run could not be completed; 130 interrupted, resumable"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. Returns the exit code; never raises for a user's mistake."""
+    parser = _parser(list(sys.argv[1:] if arguments is None else arguments))
+    args = parser.parse_args(arguments)
+    if not args.command:
+        parser.print_help()
+        return ExitCode.USAGE
+    try:
+        return int(args.execute(args))
+    except MatrixError as error:
+        print(f"matrix: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("matrix: interrupted", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:  # `matrix report ... | head`: the reader had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, with the nearest name offered for a mistyped command."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        import difflib
+
+        typed = next((a for a in sys.argv[1:] if not a.startswith("-")), "")
+        if "invalid choice" in message and (near := difflib.get_close_matches(typed, COMMANDS, 1)):
+            message += f"; did you mean {near[0]!r}?"
+        self.print_usage(sys.stderr)
+        self.exit(ExitCode.USAGE, f"{self.prog}: {message}\n")
+
+
+def _parser(arguments: list[str]) -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="matrix",
+        description="Compare AI frameworks, versions and hardware on the same models, "
+        "with the same weights, inputs and clock.",
+        epilog=f"example:\n  matrix run --select 'model == \"distilbert\"'\n\n{EXIT_CODES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"framework-matrix {__version__}")
+    parser.set_defaults(command="")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
+    wanted = next((a for a in arguments if a in COMMANDS), None)
+    for name, summary in COMMANDS.items():
+        sub = commands.add_parser(
+            name, help=summary, description=summary, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        if name == wanted:  # only the command at hand pays for its imports
+            module = importlib.import_module(f"matrix.commands.{name}")
+            module.configure(sub)
+            sub.set_defaults(command=name, execute=module.execute)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
