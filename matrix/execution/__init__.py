@@ -1,0 +1,1 @@
+"""Where a launch runs. So far: this machine."""
