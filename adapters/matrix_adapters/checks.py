@@ -1,0 +1,154 @@
+"""What disqualifies a launch, and what rides on its numbers as a flag.
+
+Checks raise; flags are returned. Flags say what to distrust, never what to do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from matrix_adapters import clock
+from matrix_adapters.adapter import Unavailable
+from matrix_adapters.failures import Measured
+from matrix_adapters.launch import Launch
+from matrix_adapters.protocol import Flag, Task, TensorFacts
+
+OVERHEAD_SHARE = 0.01  # of a call that may be our own loop
+OUTLIER_FACTOR = 5.0  # times the median sample
+TREND_SHARE = 0.10  # between the first and the last third of the samples
+TREND_Z = 2.58  # Mann-Kendall, two-sided 1 %
+TREND_SAMPLES = 9
+
+
+def device_was_met(task: Task, effective: Mapping[str, Any]) -> None:
+    """Raises Unavailable when another kind of device did the work: such a cell has no number."""
+    asked, _, asked_index = task.device.partition(":")
+    used, _, used_index = str(effective["device"]).partition(":")
+    if asked != used or (asked_index and used_index and asked_index != used_index):
+        raise Unavailable(f"{task.device} asked, {effective['device']} used")
+
+
+def inputs_unchanged(before: Mapping[str, TensorFacts], after: Mapping[str, TensorFacts]) -> None:
+    """Raises when a call wrote into its inputs: later calls were fed something else."""
+    changed = [name for name in before if before[name] != after.get(name)]
+    if changed:
+        raise Measured("inputs_changed", f"the framework wrote into its inputs: {', '.join(changed)}")
+
+
+def clock_moved(samples: clock.Samples) -> None:
+    """Raises when a sample took no time at all: a 0 is never a measurement."""
+    if len(samples) == 0 or int(samples.wall_ns.min()) <= 0:
+        raise Measured("zero_time", "a sample took no time: the clock stood still or ran backwards")
+
+
+def loop_overhead(null_runner: Any, samples: clock.Samples, target_ns: int) -> dict[str, Any]:
+    """The loop's own cost per call, measured here and now, and its share of a call (never subtracted)."""
+    median, low, high = clock.loop_cost_ns(null_runner, target_ns)
+    call = float(np.median(samples.per_call(samples.wall_ns)))
+    sample = float(np.median(samples.wall_ns))
+    return {
+        "loop_cost_ns": median,
+        "loop_cost_low_ns": low,
+        "loop_cost_high_ns": high,
+        "loop_share": median / call if call else 0.0,
+        "clock_share": clock.edge_cost_ns() / sample if sample else 0.0,
+    }
+
+
+def flags(task: Task, launch: Launch) -> list[Flag]:
+    """What the launch as a whole says against its numbers."""
+    return [
+        *_differs_from_asked(task, launch.effective),
+        *_crowded(task, launch.probes),
+        *_data_flags(launch),
+        *_overhead_flags(launch.sampling),
+    ]
+
+
+def sample_flags(samples: clock.Samples) -> list[Flag]:
+    """What the samples themselves say: a late compile, an outlier, a drift."""
+    wall = samples.per_call(samples.wall_ns)
+    return [*_outliers(wall, samples.per_call(samples.process_ns)), *_trend(wall)]
+
+
+def _differs_from_asked(task: Task, effective: Mapping[str, Any]) -> list[Flag]:
+    asked = {"threads": task.threads, "precision": task.precision, "math_mode": task.math_mode}
+    found = []
+    for name, value in asked.items():
+        used = effective.get(name)
+        if used is None:
+            found.append(
+                Flag(code=f"{name}_unknown", text=f"{name}: the framework does not say what it used")
+            )
+        elif used != value:
+            found.append(Flag(code=f"{name}_differs", text=f"{name}: {value} asked, {used} used"))
+    return found
+
+
+def _crowded(task: Task, seen: Mapping[str, Any]) -> list[Flag]:
+    found = []
+    usable = seen.get("machine", {}).get("usable_threads")
+    if usable is not None and task.threads > usable:
+        found.append(Flag(code="oversubscribed", text=f"{task.threads} threads on {usable} usable CPUs"))
+    before, after = (seen.get(when, {}).get("throttled") for when in ("before", "after"))
+    if before is not None and after is not None and after > before:
+        found.append(Flag(code="throttled", text=f"the CPU quota stopped the process {after - before} times"))
+    preloaded = seen.get("machine", {}).get("preload", {})
+    if preloaded:
+        text = ", ".join(f"{name}={value}" for name, value in preloaded.items())
+        found.append(Flag(code="preload", text=f"a profiler or preloaded library was present: {text}"))
+    return found
+
+
+def _data_flags(launch: Launch) -> list[Flag]:
+    found = []
+    for where, tensors in (("inputs", launch.artefacts.get("inputs", {})), ("outputs", launch.outputs)):
+        counts = {name: facts.subnormal for name, facts in tensors.items() if facts.subnormal}
+        if counts:
+            text = ", ".join(f"{count} in {name}" for name, count in counts.items())
+            found.append(Flag(code="subnormals", text=f"subnormal numbers in the {where}: {text}"))
+    return found
+
+
+def _overhead_flags(sampling: Mapping[str, Any]) -> list[Flag]:
+    share = sampling.get("loop_share", 0.0)
+    if share <= OVERHEAD_SHARE:
+        return []
+    return [Flag(code="overhead", text=f"overhead {share:.1%}: the loop's own cost is part of the number")]
+
+
+def _outliers(wall: np.ndarray, cpu: np.ndarray) -> list[Flag]:
+    if len(wall) < 3:
+        return []
+    median, median_cpu = float(np.median(wall)), float(np.median(cpu))
+    worst = int(np.argmax(wall))
+    ratio = float(wall[worst]) / median
+    if ratio <= OUTLIER_FACTOR:
+        return []
+    where = f"sample {worst + 1} of {len(wall)} took {ratio:.1f} x the median"
+    early = worst < math.ceil(len(wall) / 3)
+    if early and float(cpu[worst]) > OUTLIER_FACTOR * median_cpu:
+        return [Flag(code="late_compile", text=f"{where}, computing: a compilation inside the steady phase?")]
+    return [Flag(code="outlier", text=f"{where}")]
+
+
+def _trend(wall: np.ndarray) -> list[Flag]:
+    """Mann-Kendall trend test, and a change large enough to matter (case: a card that heats up)."""
+    n = len(wall)
+    if n < TREND_SAMPLES:
+        return []
+    third = n // 3
+    change = float(np.median(wall[-third:]) / np.median(wall[:third])) - 1
+    rows, columns = np.triu_indices(n, 1)
+    score = float(np.sign(wall[columns] - wall[rows]).sum())
+    ties = np.unique(wall, return_counts=True)[1]
+    variance = (n * (n - 1) * (2 * n + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
+    if variance <= 0 or abs(change) < TREND_SHARE:
+        return []
+    if (abs(score) - 1) / math.sqrt(variance) < TREND_Z:
+        return []
+    return [Flag(code="not_stationary", text=f"not stationary ({change:+.0%} from first to last third)")]
