@@ -1,0 +1,134 @@
+"""What every backend gives: a built environment that knows how to start a worker.
+
+A backend has a `name` and one method, `build`. What it returns says everything that the
+rest of the product needs: the command line and variables of a worker, what was really
+installed, and what to distrust. What it raises is a reason, never a log to be read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Protocol
+
+from matrix.records import Backend as BackendName
+from matrix.records import Environment
+from matrix_adapters.protocol import Flag, Reason
+
+Progress = Callable[[str], None]
+"""Called with a short sentence: what a build is doing now."""
+
+# What would change the interpreter that a worker runs in, or let code from outside into it.
+FOREIGN_PREFIXES = ("PYTHON", "VIRTUAL_ENV", "CONDA_", "__PYVENV_LAUNCHER__")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BuiltEnvironment:
+    """An environment that a worker can be started in."""
+
+    environment: Environment
+    backend: BackendName
+    key: str  # content key: equal keys mean equal instructions, not equal machines
+    python: Path  # the interpreter that runs the worker
+    python_version: str
+    worker_path: Path  # the folder that holds `matrix_adapters`, and nothing else
+    lock: tuple[str, ...]  # what is really installed, "name==version", sorted
+    size_bytes: int | None = None
+    flags: tuple[Flag, ...] = ()
+    seconds: float = 0.0  # what `build` took, a reused environment included
+    reused: bool = False
+    notes: tuple[str, ...] = ()  # e.g. "index ... skipped: no answer in 2 s"
+    log: Path | None = None
+
+    def command(self, in_dir: Path, out_dir: Path) -> list[str]:
+        """The command line of one worker. `-P` keeps the current folder off the import path."""
+        return [str(self.python), "-P", "-m", "matrix_adapters.worker", str(in_dir), str(out_dir)]
+
+    def environ(self) -> dict[str, str]:
+        """The worker's whole environment: this process's, less what would change its interpreter."""
+        return {**clean_environ(), "PYTHONPATH": str(self.worker_path)}
+
+
+class BuildFailed(Exception):
+    """An environment that could not be had; its cells are `build_failed` with this reason."""
+
+    def __init__(self, reason: Reason, log: Path | None = None) -> None:
+        super().__init__(reason.text)
+        self.reason = reason
+        self.log = log
+
+
+class BuildCancelled(Exception):
+    """The build was told to stop; nothing of it is left."""
+
+
+class Backend(Protocol):
+    """One way to realise environments."""
+
+    @property
+    def name(self) -> BackendName:
+        """The word of `--backend`."""
+
+    def build(
+        self,
+        environment: Environment,
+        *,
+        progress: Progress = ...,
+        cancelled: threading.Event | None = None,
+    ) -> BuiltEnvironment:
+        """Build, or reuse. Raises BuildFailed, or BuildCancelled when `cancelled` was set."""
+
+
+def quiet(_: str) -> None:
+    """The progress callback that says nothing."""
+
+
+def build_all(
+    backend: Backend,
+    environments: Sequence[Environment],
+    *,
+    jobs: int = 3,
+    progress: Callable[[Environment, str], None] = lambda _, __: None,
+) -> dict[Environment, BuiltEnvironment | BuildFailed]:
+    """Build them side by side; one that fails does not stop the others.
+
+    Each build stays in the thread that started it. On Ctrl-C, or anything else that ends
+    the wait, running builds are cancelled and removed before the exception goes on.
+    """
+    cancelled = threading.Event()
+    results: dict[Environment, BuiltEnvironment | BuildFailed] = {}
+
+    def one(environment: Environment) -> BuiltEnvironment | BuildFailed:
+        if cancelled.is_set():
+            raise BuildCancelled
+        try:
+            return backend.build(
+                environment, progress=lambda text: progress(environment, text), cancelled=cancelled
+            )
+        except BuildFailed as failure:
+            progress(environment, f"failed: {failure.reason.text}")
+            return failure
+
+    unique = list(dict.fromkeys(environments))
+    with ThreadPoolExecutor(max_workers=max(1, jobs), thread_name_prefix="build") as pool:
+        futures: dict[Future[BuiltEnvironment | BuildFailed], Environment] = {}
+        try:
+            for environment in unique:
+                futures[pool.submit(one, environment)] = environment
+            wait(futures)
+        except BaseException:
+            cancelled.set()
+            raise
+    for future, environment in futures.items():
+        results[environment] = future.result()
+    return results
+
+
+def clean_environ(base: Mapping[str, str] | None = None) -> dict[str, str]:
+    """`base` (this process's environment) without what steers Python itself."""
+    source = os.environ if base is None else base
+    return {name: value for name, value in source.items() if not name.startswith(FOREIGN_PREFIXES)}

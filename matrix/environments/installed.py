@@ -1,0 +1,144 @@
+"""What is really installed in an environment, read from its metadata without running it."""
+
+from __future__ import annotations
+
+import csv
+import os
+import sysconfig
+from collections.abc import Iterator
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+BYTECODE = (".pyc", ".pyo")
+
+
+def site_packages(environment: Path) -> Path:
+    """The folder that holds the packages of a virtualenv made by the running Python."""
+    base = str(environment)
+    return Path(sysconfig.get_path("purelib", "venv", {"base": base, "platbase": base}))
+
+
+def interpreter(environment: Path) -> Path:
+    """The Python of a virtualenv."""
+    base = str(environment)
+    scripts = Path(sysconfig.get_path("scripts", "venv", {"base": base, "platbase": base}))
+    return scripts / ("python.exe" if os.name == "nt" else "python")
+
+
+def lock_of(*folders: Path) -> tuple[str, ...]:
+    """Every installed distribution as "name==version", sorted without regard to case."""
+    found = {canonicalize_name(d.name): f"{d.name}=={d.version}" for d in _installed(folders)}
+    return tuple(found[name] for name in sorted(found))
+
+
+def damaged_file(*folders: Path) -> str:
+    """The first file that an installer recorded and that is gone or has another size; "" if none.
+
+    Half a unpacked wheel, a cleaned temporary folder or a full disk show here; contents are
+    not hashed, which would take longer than installing.
+    """
+    for distribution in _installed(folders):
+        for name, size in _recorded(distribution):
+            try:
+                actual = os.stat(str(distribution.locate_file(name))).st_size  # noqa: PTH116  (20,000 of them)
+            except OSError:
+                return f"{name} of {distribution.name} is gone"
+            if actual != size:
+                return f"{name} of {distribution.name} has {actual} bytes instead of {size}"
+    return ""
+
+
+def providers(import_package: str, *folders: Path) -> dict[str, set[str]]:
+    """Distribution -> the files it owns of `import_package`, for those that own any."""
+    prefix = f"{import_package}/"
+    owners: dict[str, set[str]] = {}
+    for distribution in _installed(folders):
+        files = {name for name, _ in _recorded(distribution) if name.startswith(prefix)}
+        if files:
+            owners[distribution.name] = files
+    return owners
+
+
+def overlapping(import_package: str, provided_by: tuple[str, ...], *folders: Path) -> tuple[str, str] | None:
+    """Two distributions that both wrote `import_package`: the later one won, in silence.
+
+    Either both own one of its files, or both are listed as bringing it (`provided_by`).
+    """
+    owners = providers(import_package, *folders)
+    listed = {canonicalize_name(name) for name in provided_by}
+    names = sorted(owners)
+    for i, one in enumerate(names):
+        for two in names[i + 1 :]:
+            both_listed = {canonicalize_name(one), canonicalize_name(two)} <= listed
+            if both_listed or owners[one] & owners[two]:
+                return one, two
+    return None
+
+
+def differences(lock: tuple[str, ...], constraints: str) -> tuple[str, ...]:
+    """How `lock` departs from a complete pinned set: a version not allowed, or a name not pinned."""
+    pins: dict[str, Requirement] = {}
+    for line in constraints.splitlines():
+        try:
+            pin = Requirement(line)
+        except InvalidRequirement:  # a URL or an option: pip itself judges those
+            continue
+        pins[canonicalize_name(pin.name)] = pin
+    found = []
+    for item in lock:
+        name, _, version = item.partition("==")
+        known = pins.get(canonicalize_name(name))
+        if known is None:
+            found.append(f"{item} is not pinned")
+        elif not known.specifier.contains(version, prereleases=True):
+            found.append(f"{item} instead of {known.specifier}")
+    return tuple(found)
+
+
+def changes(before: tuple[str, ...], after: tuple[str, ...]) -> tuple[str, ...]:
+    """How one lock became another: "numpy 2.4.5 -> 2.4.6", "six added", "six removed"."""
+    old, new = _by_name(before), _by_name(after)
+    found = []
+    for name in sorted(old.keys() | new.keys()):
+        if name not in new:
+            found.append(f"{name} removed")
+        elif name not in old:
+            found.append(f"{name} {new[name]} added")
+        elif old[name] != new[name]:
+            found.append(f"{name} {old[name]} -> {new[name]}")
+    return tuple(found)
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes that the files below `folder` take on the disk; links are not followed."""
+    total = 0
+    pending = [os.fspath(folder)]
+    while pending:
+        with os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+                else:
+                    status = entry.stat(follow_symlinks=False)
+                    total += getattr(status, "st_blocks", 0) * 512 or status.st_size
+    return total
+
+
+def _installed(folders: tuple[Path, ...]) -> Iterator[Distribution]:
+    yield from distributions(path=[str(folder) for folder in folders])
+
+
+def _recorded(distribution: Distribution) -> Iterator[tuple[str, int]]:
+    """Path (relative to the site folder) and size of each recorded file that has a size."""
+    text = distribution.read_text("RECORD") or ""
+    for row in csv.reader(text.splitlines()):
+        if len(row) == 3 and row[2].isdigit() and not row[0].endswith(BYTECODE):
+            yield row[0], int(row[2])
+
+
+def _by_name(lock: tuple[str, ...]) -> dict[str, str]:
+    pairs = (item.partition("==") for item in lock)
+    return {canonicalize_name(name): version for name, _, version in pairs}

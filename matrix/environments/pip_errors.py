@@ -1,0 +1,193 @@
+"""Turn what a failed pip run printed into one reason: a code, and a sentence with what to do.
+
+pip has no structured errors. The patterns are those of pip 23 to 26; each is tested against
+runs of the real pip. What no pattern knows is `build_error` with pip's last error line, and
+the log is always named.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import sys
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from matrix_adapters.protocol import Reason
+
+_NO_MATCH = re.compile(
+    r"Could not find a version that satisfies the requirement (?P<wanted>.+?)(?: \(from (?!versions).*?\))? "
+    r"\(from versions: (?P<versions>.*?)\)\s*$",
+    re.MULTILINE,
+)
+_UNREACHABLE = re.compile(
+    r"connection broken by|Could not fetch URL|Failed to establish a new connection|"
+    r"Name or service not known|Temporary failure in name resolution|"
+    r"Max retries exceeded|Connection to .* timed out|Read timed out|"
+    r"There was a problem confirming the ssl certificate|ProxyError|"
+    r"HTTP error \d+|\d{3} (?:Client|Server) Error"
+)
+_NO_SPACE = re.compile(r"No space left on device(?:: '?(?P<path>[^'\n]+)'?)?|Disk quota exceeded")
+_CONFLICT = re.compile(r"Cannot install (?P<who>.+?) because these package versions have conflicting")
+_CAUSES = re.compile(r"The conflict is caused by:\n(?P<lines>(?: {4}.+\n)+)")
+_REQUIRES_PYTHON = re.compile(r"(?P<version>[^\s;]+) Requires-Python (?P<need>[^;\n]+)")
+_ONE_REQUIRES_PYTHON = re.compile(
+    r"Package '?(?P<package>[^'\s]+)'? requires a different Python: \S+ not in '(?P<need>[^']+)'"
+)
+_NOT_A_WHEEL_HERE = re.compile(r"(?P<file>\S+\.whl) is not a supported wheel on this platform")
+_LINK = re.compile(r"Skipping link: none of the wheel's tags.*?(?P<file>[^/\s]+\.whl)(?=[#\s])")
+_SOURCE_BUILD = re.compile(
+    r"Failed (?:building wheel|to build installable wheels) for (?P<a>\S+)|"
+    r"Failed to build '?(?P<b>[^'\s]+)|metadata-generation-failed"
+)
+
+
+def explain(output: str, *, what: str, log: Path, links: str = "") -> Reason:
+    """The reason for a failed `what`. `links`: the verbose output of looking up what was not found."""
+    see = f" Full output: {log}"
+    found = (
+        _disk_full(output)
+        or _conflict(output)
+        or _wrong_python(output, links)
+        or _unreachable(output)
+        or _no_such_version(output)
+        or _build_error(output, what)
+    )
+    return Reason(code=found[0], text=found[1] + see)
+
+
+def not_found(output: str) -> str:
+    """The requirement that no distribution matched; "" where that was not the trouble."""
+    match = _NO_MATCH.search(output)
+    return match["wanted"].strip() if match else ""
+
+
+def _disk_full(output: str) -> tuple[str, str] | None:
+    match = _NO_SPACE.search(output)
+    if not match:
+        return None
+    where = f" at {match['path'].strip()}" if match.groupdict().get("path") else ""
+    return "disk_full", (
+        f"disk full{where}: free some space (`matrix clean` lists what the cache holds), "
+        "or set FRAMEWORK_MATRIX_HOME (and TMPDIR) to a larger disk."
+    )
+
+
+def _conflict(output: str) -> tuple[str, str] | None:
+    match = _CONFLICT.search(output)
+    if not match:
+        return None
+    causes = _CAUSES.search(output)
+    lines = [line.strip() for line in causes["lines"].splitlines()] if causes else []
+    detail = "; ".join(lines) if lines else match["who"]
+    return "resolver_conflict", (
+        f"no set of versions satisfies all requirements: {detail}. "
+        "Loosen one of these pins in the catalog entry, its constraints or your pip configuration."
+    )
+
+
+def _wrong_python(output: str, links: str) -> tuple[str, str] | None:
+    """The version exists, but not for this Python or platform."""
+    here = f"{_python()} on {sys.platform} {platform.machine()}"
+    found = None
+    if other := _ONE_REQUIRES_PYTHON.search(output):
+        found = _other_python(other["package"], other["need"])
+    elif file := _NOT_A_WHEEL_HERE.search(output):
+        found = f"{Path(file['file']).name} is no wheel for {here}. {_CHOOSE_PYTHON}"
+    elif wanted := not_found(output):
+        skipped = _REQUIRES_PYTHON.finditer(f"{output}\n{links}")
+        other = next((match for match in skipped if _satisfies(wanted, match["version"])), None)
+        tags = _other_tags(wanted, links)
+        if other:
+            found = _other_python(f"{_name(wanted)} {other['version']}", other["need"].strip())
+        elif tags:
+            found = f"{wanted} has no wheel for {here}; it has them for {', '.join(tags)}. {_CHOOSE_PYTHON}"
+    return ("no_wheel", found) if found else None
+
+
+def _no_such_version(output: str) -> tuple[str, str] | None:
+    match = _NO_MATCH.search(output)
+    if not match:
+        return None
+    wanted, versions = match["wanted"].strip(), match["versions"].strip()
+    if versions in ("", "none"):
+        return "no_such_version", (
+            f"no distribution called {_name(wanted)} was found: check the name, and that the index that "
+            "pip is configured for offers it."
+        )
+    newest = ", ".join(versions.split(", ")[-5:])
+    return "no_such_version", f"{wanted} does not exist; the newest that fit this Python: {newest}."
+
+
+def _unreachable(output: str) -> tuple[str, str] | None:
+    if not _UNREACHABLE.search(output):
+        return None
+    host = re.search(r"host='([^']+)'|Looking in indexes: (\S+)", output)
+    where = next((part.rstrip(",") for part in host.groups() if part), "") if host else ""
+    return "index_unreachable", (
+        f"the package index {where} does not answer (tried twice): check the network, the proxy and "
+        "`pip config list`."
+    ).replace("  ", " ")
+
+
+def _build_error(output: str, what: str) -> tuple[str, str]:
+    source = _SOURCE_BUILD.search(output)
+    if source:
+        package = next((g for g in source.groups() if g), "") or "a package"
+        return "build_error", (
+            f"{package.strip(',')} had to be built from source and that failed: no wheel fits "
+            f"{_python()} on {platform.machine()}, or it needs files that this machine cannot get."
+        )
+    errors = [line.strip() for line in output.splitlines() if re.match(r"\s*(ERROR|error|Error)\b", line)]
+    last = errors[-1] if errors else (output.strip().splitlines() or ["it printed nothing"])[-1].strip()
+    return "build_error", f"{what} failed: {last[:300]}"
+
+
+_CHOOSE_PYTHON = "Run with another Python, or ask for a version that supports this one."
+
+
+def _other_python(package: str, need: str) -> str:
+    return f"{package} needs Python {need}, this is {platform.python_version()}. {_CHOOSE_PYTHON}"
+
+
+def _other_tags(wanted: str, links: str) -> list[str]:
+    """Interpreter tags (platform tags where the interpreter fits) of the wheels that were passed over."""
+    mine = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    machine = platform.machine().lower()
+    interpreters: set[str] = set()
+    platforms: set[str] = set()
+    for match in _LINK.finditer(links):
+        try:
+            name, version, _, tags = parse_wheel_filename(match["file"])
+        except InvalidWheelFilename:
+            continue
+        if name != canonicalize_name(_name(wanted)) or not _satisfies(wanted, str(version)):
+            continue
+        for tag in tags:
+            interpreters.add(tag.interpreter)
+            if tag.interpreter in (mine, "py3") or tag.abi == "abi3":
+                platforms.add(tag.platform)
+    if platforms:
+        return sorted(platforms, key=lambda tag: (not tag.endswith(machine), tag))[:6]
+    return sorted(interpreters, key=lambda tag: [int(n) for n in re.findall(r"\d+", tag)])
+
+
+def _satisfies(wanted: str, version: str) -> bool:
+    try:
+        return Requirement(wanted).specifier.contains(Version(version), prereleases=True)
+    except (InvalidRequirement, ValueError):
+        return False
+
+
+def _name(wanted: str) -> str:
+    try:
+        return Requirement(wanted).name
+    except InvalidRequirement:
+        return wanted
+
+
+def _python() -> str:
+    return f"{platform.python_implementation()} {sys.version_info.major}.{sys.version_info.minor}"
