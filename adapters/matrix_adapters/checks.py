@@ -72,7 +72,8 @@ def flags(task: Task, launch: Launch) -> list[Flag]:
 def sample_flags(samples: clock.Samples) -> list[Flag]:
     """What the samples themselves say: a late compile, an outlier, a drift."""
     wall = samples.per_call(samples.wall_ns)
-    return [*_outliers(wall, samples.per_call(samples.process_ns)), *_trend(wall)]
+    cpu = samples.per_call(samples.process_ns)
+    return [*_outliers(wall, cpu, samples.nivcsw), *_trend(wall)]
 
 
 def _differs_from_asked(task: Task, effective: Mapping[str, Any]) -> list[Flag]:
@@ -81,6 +82,8 @@ def _differs_from_asked(task: Task, effective: Mapping[str, Any]) -> list[Flag]:
     for name, value in asked.items():
         used = effective.get(name)
         if used is None:
+            if task.device != "cpu" and name == "threads":
+                continue  # a GPU has no such number
             found.append(
                 Flag(code=f"{name}_unknown", text=f"{name}: the framework does not say what it used")
             )
@@ -97,6 +100,11 @@ def _crowded(task: Task, seen: Mapping[str, Any]) -> list[Flag]:
     before, after = (seen.get(when, {}).get("throttled") for when in ("before", "after"))
     if before is not None and after is not None and after > before:
         found.append(Flag(code="throttled", text=f"the CPU quota stopped the process {after - before} times"))
+    gpu = seen.get("after", {}).get("gpu") or {}
+    if gpu.get("throttle_reasons"):
+        found.append(
+            Flag(code="throttled", text=f"GPU clocks held down: {', '.join(gpu['throttle_reasons'])}")
+        )
     preloaded = seen.get("machine", {}).get("preload", {})
     if preloaded:
         text = ", ".join(f"{name}={value}" for name, value in preloaded.items())
@@ -121,7 +129,7 @@ def _overhead_flags(sampling: Mapping[str, Any]) -> list[Flag]:
     return [Flag(code="overhead", text=f"overhead {share:.1%}: the loop's own cost is part of the number")]
 
 
-def _outliers(wall: np.ndarray, cpu: np.ndarray) -> list[Flag]:
+def _outliers(wall: np.ndarray, cpu: np.ndarray, nivcsw: np.ndarray) -> list[Flag]:
     if len(wall) < 3:
         return []
     median, median_cpu = float(np.median(wall)), float(np.median(cpu))
@@ -133,7 +141,8 @@ def _outliers(wall: np.ndarray, cpu: np.ndarray) -> list[Flag]:
     early = worst < math.ceil(len(wall) / 3)
     if early and float(cpu[worst]) > OUTLIER_FACTOR * median_cpu:
         return [Flag(code="late_compile", text=f"{where}, computing: a compilation inside the steady phase?")]
-    return [Flag(code="outlier", text=f"{where}")]
+    preempted = ", preempted by other processes" if nivcsw[worst] else ""
+    return [Flag(code="outlier", text=where + preempted)]
 
 
 def _trend(wall: np.ndarray) -> list[Flag]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import platform
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from matrix_adapters.adapter import Adapter, Feed, Runner, make
 from matrix_adapters.failures import ContractError
 from matrix_adapters.launch import Launch
 from matrix_adapters.null import NullRunner, SynchronousNullRunner
-from matrix_adapters.protocol import OUTPUTS_FILE, SAMPLES_FILE, ModelSpec, Task, TaskKind
+from matrix_adapters.protocol import OUTPUTS_FILE, SAMPLES_FILE, Flag, ModelSpec, Task, TaskKind
 
 _NO_MODEL = ModelSpec(name="none", format="none", task="none")
 
@@ -44,7 +43,7 @@ def measure(adapter: Adapter, task: Task, launch: Launch) -> None:
     checks.device_was_met(task, launch.effective)
     last = _time(runner, feed, task, launch)
     launch.heart.enter("check")
-    launch.effective = _effective(runner)
+    _read_back(runner, launch)
     checks.device_was_met(task, launch.effective)
     checks.inputs_unchanged(before, tensors.fingerprints(feed))
     checks.inputs_unchanged(launch.artefacts["inputs"], tensors.fingerprints(inputs))
@@ -69,7 +68,8 @@ def measure_memory(adapter: Adapter, task: Task, launch: Launch) -> None:
     launch.heart.enter("calls")
     with peaks.of("calls"):
         clock.warm_up(clock.loop_of(runner), feed, task.measure, launch.heart.beat)
-    launch.effective = _effective(runner)
+    _read_back(runner, launch)
+    launch.metrics.clear()  # this launch may have shared the machine: it yields no time
     memory.report(peaks, runner, launch)
     runner.close()
 
@@ -130,7 +130,7 @@ def _first_call(runner: Runner, feed: Feed, launch: Launch) -> dict[str, np.ndar
     with launch.phase("first_call"):
         outputs = loop(feed, 1)
     launch.metrics["first_call_ms"] = launch.phases["first_call_s"] * 1e3
-    launch.effective = _effective(runner)
+    _read_back(runner, launch)
     try:
         return tensors.host_copy(outputs)
     except TypeError as error:
@@ -149,6 +149,7 @@ def _time(runner: Runner, feed: Feed, task: Task, launch: Launch) -> dict[str, n
     with clock.collector_off(), launch.phase("steady", beating=False):
         samples, outputs = clock.steady(loop, feed, calls, task.measure, beat)
     launch.probes["after"] = probes.moment(task.device)
+    launch.probes["libraries"] = probes.libraries()
     launch.heart.enter("store")
     synchronous = getattr(runner, "synchronous", False) is True
     launch.sampling = {
@@ -162,12 +163,21 @@ def _time(runner: Runner, feed: Feed, task: Task, launch: Launch) -> dict[str, n
         "collector": "off",
         **checks.loop_overhead(SynchronousNullRunner() if synchronous else NullRunner(), samples, target),
     }
+    _energy(launch)
     checks.clock_moved(samples)
     tensors.save(launch.out_dir / SAMPLES_FILE, samples.arrays())
     launch.metrics["latency_ms"] = float(np.median(samples.per_call(samples.wall_ns))) / 1e6
     launch.metrics["cpu_time_ms"] = float(np.median(samples.per_call(samples.process_ns))) / 1e6
     launch.flags += checks.sample_flags(samples)
     return tensors.host_copy(outputs)
+
+
+def _energy(launch: Launch) -> None:
+    spent = probes.energy(launch.probes["before"], launch.probes["after"])
+    if isinstance(spent, str):
+        launch.absent["energy_j_per_item"] = spent
+    else:
+        launch.sampling["energy_j"], launch.sampling["energy_source"] = spent
 
 
 def _keep_outputs(
@@ -181,8 +191,11 @@ def _keep_outputs(
         tensors.save(launch.out_dir / OUTPUTS_FILE, last)
 
 
-def _effective(runner: Runner) -> dict[str, Any]:
+def _read_back(runner: Runner, launch: Launch) -> None:
+    """What was really used, and the flags that the adapter itself raises (under `flags`)."""
     effective = dict(runner.effective())
     if not effective.get("device"):
         raise ContractError("`effective` does not name the device that was used")
-    return effective
+    own = [Flag(code=flag["code"], text=flag["text"]) for flag in effective.pop("flags", ())]
+    launch.effective = effective
+    launch.flags += [flag for flag in own if flag not in launch.flags]
