@@ -16,7 +16,7 @@ import operator
 import re
 import warnings
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import simpleeval
 
@@ -44,9 +44,9 @@ FIELDS: Mapping[str, str] = {
     "id": "the cell's id",
 }
 
-FUNCTIONS: Mapping[str, Callable[..., bool]] = {
-    "startswith": lambda text, start: isinstance(text, str) and isinstance(start, str) and text.startswith(start),
-    "endswith": lambda text, end: isinstance(text, str) and isinstance(end, str) and text.endswith(end),
+FUNCTIONS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "startswith": lambda text, start: str(text).startswith(str(start)),
+    "endswith": lambda text, end: str(text).endswith(str(end)),
 }
 
 _CONSTANTS: Mapping[str, Any] = {"true": True, "false": False, "null": None}
@@ -75,9 +75,8 @@ class Selector:
 def selector(expression: str) -> Selector:
     """Compile `expression`. Raises UsageError that says what is wrong and lists the fields."""
     tree = _parse(expression)
-    names: dict[str, None] = {}
-    wanted: list[tuple[str, str]] = []
-    _check(tree, expression, names, wanted)
+    reader = _Reader(expression)
+    reader.visit(tree)
     _check_truth(tree, expression)
     evaluator = simpleeval.EvalWithCompoundTypes(
         operators=_OPERATORS, functions=dict(FUNCTIONS), names=dict(_CONSTANTS)
@@ -87,7 +86,7 @@ def selector(expression: str) -> Selector:
         evaluator.names = {**_CONSTANTS, **values}
         return bool(evaluator.eval(expression, previously_parsed=tree))
 
-    return Selector(expression, tuple(names), tuple(wanted), evaluate)
+    return Selector(expression, tuple(reader.names), tuple(reader.wanted), evaluate)
 
 
 def hints(select: Selector, values: Mapping[str, set[str]]) -> str:
@@ -125,67 +124,66 @@ def _check_truth(node: ast.expr, expression: str) -> None:
             _check_truth(value, expression)
     elif isinstance(node, ast.UnaryOp):
         _check_truth(node.operand, expression)
-    elif isinstance(node, ast.Name) and (node.id == "required" or isinstance(_CONSTANTS.get(node.id), bool)):
-        pass
-    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
-        pass
-    elif not isinstance(node, (ast.Compare, ast.Call)):
+    elif not isinstance(node, (ast.Compare, ast.Call)) and not _is_boolean(node):
         shown = ast.unparse(node)
         raise _wrong(expression, f"`{shown}` alone is neither true nor false: compare a field with it")
 
 
-_NODES = (ast.BoolOp, ast.UnaryOp, ast.Compare, ast.Name, ast.Constant, ast.List, ast.Tuple, ast.Call)
-
-
-def _check(node: ast.AST, expression: str, names: dict[str, None], wanted: list[tuple[str, str]]) -> None:
-    if isinstance(node, (ast.expr_context, ast.boolop, ast.unaryop, ast.cmpop)):
-        if not isinstance(node, (ast.expr_context, ast.boolop)) and type(node) not in _OPERATORS:
-            raise _wrong(expression, f"`{type(node).__name__}` is not available here")
-        return
-    if not isinstance(node, _NODES):
-        raise _wrong(expression, f"{_NAMES_OF.get(type(node), type(node).__name__)} is not available here")
-    if isinstance(node, ast.Name):
-        if node.id not in _CONSTANTS:
-            if node.id not in FIELDS:
-                raise _wrong(expression, _unknown(node.id))
-            names[node.id] = None
-        return
+def _is_boolean(node: ast.expr) -> bool:
     if isinstance(node, ast.Constant):
+        return isinstance(node.value, bool)
+    return isinstance(node, ast.Name) and (node.id == "required" or isinstance(_CONSTANTS.get(node.id), bool))
+
+
+class _Reader(ast.NodeVisitor):
+    """Refuses everything that is not on the short list; collects fields and texts on the way."""
+
+    def __init__(self, expression: str) -> None:
+        self.expression = expression
+        self.names: dict[str, None] = {}
+        self.wanted: list[tuple[str, str]] = []
+
+    def generic_visit(self, node: ast.AST) -> None:
+        if not isinstance(node, (ast.BoolOp, ast.List, ast.Tuple, ast.expr_context, ast.boolop)):
+            self.refuse(f"{_NAMES_OF.get(type(node), type(node).__name__)} is not available here")
+        super().generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if node.id in _CONSTANTS:
+            return
+        if node.id not in FIELDS:
+            hint = did_you_mean(node.id, FIELDS) or f' (a text needs quotes: "{node.id}")'
+            self.refuse(f"there is no field `{node.id}`{hint}")
+        self.names[node.id] = None
+
+    def visit_Constant(self, node: ast.Constant) -> None:
         if not isinstance(node.value, (str, int, float, bool, type(None))):
-            raise _wrong(expression, f"{node.value!r} is not available here")
-        return
-    if isinstance(node, ast.Call):
-        _check_call(node, expression, names, wanted)
-        return
-    if isinstance(node, ast.Compare):
-        wanted += _texts(node)
-    for child in ast.iter_child_nodes(node):
-        _check(child, expression, names, wanted)
+            self.refuse(f"{node.value!r} is not available here")
 
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
+        if not isinstance(node.op, ast.Not):
+            self.refuse("arithmetic is not available here")
+        self.visit(node.operand)
 
-def _check_call(
-    node: ast.Call, expression: str, names: dict[str, None], wanted: list[tuple[str, str]]
-) -> None:
-    if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS:
-        raise _wrong(expression, f"the only functions are {', '.join(FUNCTIONS)}")
-    if len(node.args) != 2 or node.keywords:
-        raise _wrong(expression, f"{node.func.id} takes two arguments: a field and a text")
-    for argument in node.args:
-        _check(argument, expression, names, wanted)
+    def visit_Call(self, node: ast.Call) -> None:
+        if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS:
+            self.refuse(f"the only functions are {', '.join(FUNCTIONS)}")
+        if len(node.args) != 2 or node.keywords:
+            self.refuse(f"{ast.unparse(node.func)} takes two arguments: a field and a text")
+        for argument in node.args:
+            self.visit(argument)
 
+    def visit_Compare(self, node: ast.Compare) -> None:
+        for side in (node.left, *node.comparators):
+            self.visit(side)
+        if isinstance(node.left, ast.Name) and isinstance(node.ops[0], (ast.Eq, ast.In)):
+            right = node.comparators[0]
+            items = right.elts if isinstance(right, (ast.List, ast.Tuple)) else [right]
+            texts = [item.value for item in items if isinstance(item, ast.Constant)]
+            self.wanted += [(node.left.id, text) for text in texts if isinstance(text, str)]
 
-def _texts(node: ast.Compare) -> list[tuple[str, str]]:
-    """Field and text of `field == "text"` and `field in ["text", ...]`."""
-    if not isinstance(node.left, ast.Name) or len(node.ops) != 1 or not isinstance(node.ops[0], (ast.Eq, ast.In)):
-        return []
-    right = node.comparators[0]
-    items = right.elts if isinstance(right, (ast.List, ast.Tuple)) else [right]
-    return [(node.left.id, i.value) for i in items if isinstance(i, ast.Constant) and isinstance(i.value, str)]
-
-
-def _unknown(name: str) -> str:
-    near = did_you_mean(name, FIELDS)
-    return f"there is no field `{name}`" + (near or f' (a text needs quotes: "{name}")')
+    def refuse(self, text: str) -> NoReturn:
+        raise _wrong(self.expression, text)
 
 
 def _wrong(expression: str, text: str) -> UsageError:

@@ -223,6 +223,13 @@ class ModelEntry(Entry):
         """Whether the sequence length is an axis of this model."""
         return any("sequence" in (entry.shape or ()) for entry in self.inputs.values())
 
+    @property
+    def longest_sequence(self) -> int | None:
+        """The most positions it has room for, as its entry or its own config says; None: no limit known."""
+        config = self.build.get("config") or {}
+        found = self.max_sequence or config.get("max_position_embeddings") or config.get("n_positions")
+        return found if isinstance(found, int) else None
+
     def spec(self) -> ModelSpec:
         """The part that a worker needs."""
         return ModelSpec(
