@@ -1,0 +1,169 @@
+"""The reference outputs of a user's ONNX file, by ONNX's own reference evaluator.
+
+A catalog model's reference is PyTorch in float64; a bare ONNX file has only
+itself, so its definition is run: `onnx.reference`, plain NumPy, once with every
+float widened to float64 and twice as the file says. Outputs that the user gives
+take the first place. Files as in `matrix_adapters.reference`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from matrix_adapters import tensors
+from matrix_adapters.adapter import Unsupported
+from matrix_adapters.protocol import Flag, Reason, Result, State, Task
+
+FLOAT64, FLOAT32, FLOAT32_AGAIN = "float64.npz", "float32.npz", "float32_again.npz"
+ABOUT_FILE = "reference.json"
+
+Arrays = dict[str, np.ndarray]
+
+
+def handle(task: Task, out_dir: Path) -> Result:
+    """Write the three sets of outputs; UNSUPPORTED, with the operator, where there can be none.
+
+    Reads `task.artefacts["onnx"]`, `task.inputs`, and `task.artefacts["expected"]` (an .npz of
+    outputs) where the user gave it: then the evaluator only contributes the noise floor, if it can.
+    """
+    started, begin = _now(), time.perf_counter()
+    if task.inputs is None or "onnx" not in task.artefacts:
+        raise ValueError("a reference task for an ONNX file needs artefacts['onnx'] and inputs")
+    feed = tensors.load(Path(task.inputs))
+    wanted = task.model.outputs if task.model else ()
+    expected = tensors.load(Path(task.artefacts["expected"])) if "expected" in task.artefacts else None
+    flags: tuple[Flag, ...] = ()
+    try:
+        made, narrow = _evaluate(Path(task.artefacts["onnx"]), feed, wanted)
+        if narrow:
+            text = f"the float64 reference has float32 steps: {', '.join(narrow)}"
+            flags = (Flag(code="reference_not_float64", text=text),)
+    except Unsupported as error:
+        if expected is None:
+            return Result(
+                state=State.UNSUPPORTED,
+                reason=Reason(code="no_reference", text=str(error)),
+                started=started,
+                ended=_now(),
+            )
+        made = {FLOAT32: expected, FLOAT32_AGAIN: expected}
+        flags = (Flag(code="no_noise_floor", text=f"outputs given by the user, and {error}"),)
+    if expected is not None:
+        made[FLOAT64] = expected
+        flags = tuple(flag for flag in flags if flag.code != "reference_not_float64")
+    for name, arrays in made.items():
+        tensors.save(out_dir / name, arrays)
+    about = _about(made, given=expected is not None)
+    text = json.dumps(about, indent=2, sort_keys=True) + "\n"
+    (out_dir / ABOUT_FILE).write_text(text, encoding="utf-8")
+    return Result(
+        state=State.OK,
+        phases={"reference_s": time.perf_counter() - begin},
+        versions={"onnx": _onnx_version(), "numpy": np.__version__},
+        artefacts=about,
+        flags=flags,
+        started=started,
+        ended=_now(),
+    )
+
+
+def _evaluate(
+    path: Path, feed: Mapping[str, np.ndarray], wanted: tuple[str, ...]
+) -> tuple[dict[str, Arrays], list[str]]:
+    """The three sets of outputs, and the operators that left float64 in the wide run."""
+    import onnx
+
+    from matrix_adapters.onnx_promote import promote
+
+    model = onnx.load(path)
+    names = [value.name for value in model.graph.output]
+    if missing := [name for name in wanted if name not in names]:
+        raise ValueError(f"the ONNX file has no output {missing[0]!r}: it has {', '.join(names)}")
+    given = {value.name: feed[value.name] for value in model.graph.input if value.name in feed}
+    first = _run(model, given)
+    again = _run(model, given)
+    wide_feed = {n: a.astype(np.float64) if a.dtype.kind == "f" else a for n, a in given.items()}
+    wide = _run(promote(model), wide_feed)
+    sets = {FLOAT64: wide, FLOAT32: first, FLOAT32_AGAIN: again}
+    chosen = {file: {n: _array(n, run[n]) for n in wanted or names} for file, run in sets.items()}
+    return chosen, _narrow_operators(model, wide)
+
+
+def _run(model: Any, feed: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Every value of the main graph by name. Raises Unsupported for what the evaluator lacks."""
+    from onnx.reference import ReferenceEvaluator
+
+    operators = sorted({f"{node.domain or 'ai.onnx'}:{node.op_type}" for node in model.graph.node})
+    try:
+        evaluator = ReferenceEvaluator(model)
+        values: dict[str, Any] = evaluator.run(None, dict(feed), intermediate=True)
+    except Exception as error:  # its own classes are not public, and NumPy's errors come through too
+        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise Unsupported(
+            f"onnx {_onnx_version()}'s reference evaluator cannot run this file: {line[:300]} "
+            f"(its operators: {', '.join(operators[:20])})"
+        ) from error
+    return values
+
+
+def _narrow_operators(model: Any, values: Mapping[str, Any]) -> list[str]:
+    """Operators of the main graph that gave narrow floats although nothing asked for them."""
+    found = set()
+    for node in model.graph.node:
+        for name in node.output:
+            value = values.get(name)
+            if isinstance(value, np.ndarray) and value.dtype in (np.float32, np.float16):
+                found.add(node.op_type)
+    return sorted(found)
+
+
+def _array(name: str, value: Any) -> np.ndarray:
+    if isinstance(value, (list, tuple, dict)) or value is None:
+        raise Unsupported(f"output {name!r} is no tensor: only tensors can be compared")
+    array = np.asarray(value)
+    return array.astype(np.str_) if array.dtype.kind == "O" else array
+
+
+def _about(made: Mapping[str, Arrays], *, given: bool) -> dict[str, Any]:
+    """What reference.json says. A floor that is not finite is left out: JSON has no NaN."""
+    first, again, wide = made[FLOAT32], made[FLOAT32_AGAIN], made[FLOAT64]
+    repeats = all(_same(first[name], again[name]) for name in first)
+    about: dict[str, Any] = {
+        "framework": "outputs given by the user" if given else "onnx reference evaluator",
+        "version": "" if given else _onnx_version(),
+        "repeats": repeats,
+    }
+    floors = [_distance(first[n], wide[n]) for n in wide if n in first and wide[n].dtype.kind == "f"]
+    floor = max(floors, default=0.0)
+    if np.isfinite(floor):
+        about["floor"] = floor
+    return about
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+
+
+def _distance(got: np.ndarray, reference: np.ndarray) -> float:
+    if got.shape != reference.shape:
+        return float("inf")
+    scale = float(np.abs(reference).max(initial=0.0))
+    return float(np.abs(got - reference).max(initial=0.0)) / scale if scale else 0.0
+
+
+def _onnx_version() -> str:
+    import onnx
+
+    version: str = onnx.__version__
+    return version
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,63 @@
+"""Everything inside an ONNX model that can hold something else: graphs, nodes, tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def all_graphs(model: Any) -> Iterator[Any]:
+    """The main graph and every subgraph, also those inside functions."""
+    yield from _graphs(model.graph)
+    for function in model.functions:
+        for node in function.node:
+            for graph in subgraphs(node):
+                yield from _graphs(graph)
+
+
+def all_nodes(model: Any) -> Iterator[Any]:
+    """Every node of the graphs and the functions."""
+    for graph in all_graphs(model):
+        yield from graph.node
+    for function in model.functions:
+        yield from function.node
+
+
+def all_tensors(model: Any) -> Iterator[Any]:
+    """Every stored tensor: initializers, sparse ones, and those in attributes."""
+    for graph in all_graphs(model):
+        yield from graph.initializer
+        for sparse in graph.sparse_initializer:
+            yield from (sparse.values, sparse.indices)
+    for node in all_nodes(model):
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            if attribute.HasField("sparse_tensor"):
+                yield from (attribute.sparse_tensor.values, attribute.sparse_tensor.indices)
+            yield from attribute.tensors
+
+
+def subgraphs(node: Any) -> Iterator[Any]:
+    """The bodies of one control-flow node."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def domain_of(node: Any) -> str:
+    """The default domain has two spellings; this is the one shown to people."""
+    return node.domain or "ai.onnx"
+
+
+def called(node: Any, position: int) -> str:
+    """How a message names a node: many have no name of their own."""
+    return f"node {node.name!r} ({node.op_type})" if node.name else f"node {position} ({node.op_type})"
+
+
+def _graphs(graph: Any) -> Iterator[Any]:
+    yield graph
+    for node in graph.node:
+        for inner in subgraphs(node):
+            yield from _graphs(inner)
