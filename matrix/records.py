@@ -71,9 +71,8 @@ class Cell:
     @functools.cached_property
     def id(self) -> str:
         """A hash of every field that says what the cell is; never parse a label instead."""
-        return content_hash(
-            [dataclasses.astuple(self.environment), dataclasses.astuple(self.workload), self.arm], 12
-        )
+        parts = [tuple(dataclasses_dict(part).values()) for part in (self.environment, self.workload)]
+        return content_hash([*parts, self.arm], 12)
 
     @property
     def label(self) -> str:
@@ -185,6 +184,7 @@ class LaunchRecord(Model):
     flags: tuple[ReasonRecord, ...] = ()
     sampling: Mapping[str, Any] = Field(default_factory=dict)
     outputs: Mapping[str, Any] = Field(default_factory=dict)
+    artefacts: Mapping[str, Any] = Field(default_factory=dict)  # as the worker saw them
     parity: Parity | None = None
     samples: str | None = None  # path of the raw samples, relative to the run folder
     log: str | None = None

@@ -10,12 +10,11 @@ import dataclasses
 import errno
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from matrix.errors import StorageError
+from matrix.durable import storage, storage_error
 from matrix.execution.cancel import Cancel
 from matrix.execution.ending import MAX_LOG_BYTES, Ending, Stop, conclude, read_heartbeat
 from matrix.execution.environ import clean
@@ -106,16 +105,6 @@ def run_worker(
     return dataclasses.replace(result, probes={**result.probes, "orchestrator": seen})
 
 
-@contextmanager
-def storage(folder: Path) -> Iterator[None]:
-    """Translate what the file system says into a StorageError that names the place."""
-    try:
-        yield
-    except OSError as error:
-        what = "disk full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or str(error)
-        raise StorageError(f"{what} at {error.filename or folder}: free space or move --results") from error
-
-
 class _Watch:
     """Looks at the worker's heartbeat now and then, and decides when it has to be stopped."""
 
@@ -189,8 +178,7 @@ class _Watch:
 
 def _could_not_start(error: OSError, folder: Path) -> Result:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        with storage(folder):
-            raise error
+        raise storage_error(error, folder) from error
     what = error.filename or "the worker"
     reason = Reason(code="cannot_start", text=f"{what} could not be started: {error.strerror or error}")
     return Result(state=State.FAILED, reason=reason)

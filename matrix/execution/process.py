@@ -22,6 +22,7 @@ from pathlib import Path
 from matrix.execution.cancel import Cancel
 
 LAUNCH_VARIABLE = "FRAMEWORK_MATRIX_LAUNCH"
+PARENT_VARIABLE = "FRAMEWORK_MATRIX_PARENT"  # the worker ends at once when it finds another parent
 _NO_PIDFD_TICK_S = 0.1
 
 _live: set[ProcessGroup] = set()
@@ -50,7 +51,7 @@ class ProcessGroup:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=cwd,
-                env={**environ, LAUNCH_VARIABLE: self._token},
+                env={**environ, LAUNCH_VARIABLE: self._token, PARENT_VARIABLE: str(os.getpid())},
                 start_new_session=True,
             )
         self.pid = self._child.pid

@@ -1,0 +1,45 @@
+"""How a cell was measured. Two cells are compared only where their contracts agree in what matters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from matrix.records import LaunchRecord, Workload
+from matrix.run_records import ArtefactAttempt
+
+#: facts of an export that change what is run
+_EXPORT_FACTS = ("exporter", "exporter_version", "opset", "ir_version")
+_ASKED = ("launches", "samples", "max_steady_s")
+#: what the worker did, not what came out of it
+_SAMPLING = ("synchronous", "collector", "sample_target_ns")
+
+
+def contract_of(
+    workload: Workload, launch: LaunchRecord, artefact: ArtefactAttempt | None, asked: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The contract of a measured cell. `asked` is the sweep's `measure` section.
+
+    Effective values come from inside the framework; what it did not say is None.
+    """
+    hashes = artefact.hashes if artefact else {}
+    facts = artefact.facts if artefact else {}
+    sampling = {name: launch.sampling[name] for name in _SAMPLING if name in launch.sampling}
+    return {
+        "boundary": launch.sampling.get("boundary", "host_to_host"),
+        "transfer": "included",
+        "device": launch.effective.get("device"),
+        "precision": launch.effective.get("precision", workload.precision),
+        "math_mode": launch.effective.get("math_mode"),
+        "threads": launch.effective.get("threads", workload.threads),
+        "layout": launch.effective.get("layout"),
+        "warmup": {name: asked[name] for name in ("warmup_calls", "max_warmup_s") if name in asked},
+        "cache": "warm: the same inputs in every call",
+        "sampling": {
+            **sampling,
+            **{n: asked[n] for n in ("launches", "samples", "max_steady_s") if n in asked},
+        },
+        "inputs": hashes.get("inputs"),
+        "weights": hashes.get("weights"),
+        "export": {name: facts[name] for name in _EXPORT_FACTS if name in facts},
+    }
