@@ -16,7 +16,7 @@ import operator
 import re
 import warnings
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import simpleeval
 
@@ -53,6 +53,12 @@ _CONSTANTS: Mapping[str, Any] = {"true": True, "false": False, "null": None}
 _MAX_LENGTH = 10_000
 
 
+class Fields(Protocol):
+    """A cell's fields by name: a mapping, or a view that looks them up when asked."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Selector:
     """A checked expression: call it with a cell's fields (at least those in `names`)."""
@@ -63,7 +69,7 @@ class Selector:
     _evaluate: Callable[[Mapping[str, Any]], bool]
     _known: dict[tuple[Hashable, ...], bool] = dataclasses.field(default_factory=dict, repr=False)
 
-    def __call__(self, fields: Mapping[str, Any]) -> bool:
+    def __call__(self, fields: Fields) -> bool:
         key = tuple([fields[name] for name in self.names])
         known = self._known.get(key)
         if known is None:

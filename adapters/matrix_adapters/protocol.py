@@ -185,8 +185,13 @@ def to_json(record: Any) -> str:
     return json.dumps(plain(record), allow_nan=False, sort_keys=True, separators=(",", ":"))
 
 
+_SCALARS = frozenset({str, int, bool, type(None)})
+
+
 def plain(value: Any) -> Any:
     """Dataclasses, enums, tuples and mappings as what JSON knows, recursively."""
+    if type(value) in _SCALARS:  # most values are: ten thousand cells are hashed at once
+        return value
     if isinstance(value, enum.Enum):
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

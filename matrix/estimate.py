@@ -1,0 +1,117 @@
+"""What a plan will cost, from the figures in the catalog: minutes and megabytes.
+
+A rough figure that is right within a factor of two or so on a machine like the one the
+catalog's costs were measured on; `matrix plan` prints it as an estimate.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping
+
+from matrix.catalog.types import Catalog, ModelEntry
+from matrix.config import DEFAULT_SEQUENCE, MeasureChoice
+from matrix.records import Cell, Environment
+
+ARTEFACT_FRAMEWORK = "pytorch"  # whose environment makes checkpoints, exports and references
+ARTEFACT_HARDWARE = "cpu"
+PARALLEL = 2  # builds, artefacts and memory launches at once
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """Seconds by stage, megabytes by kind; what is already there costs nothing."""
+
+    build_s: float = 0
+    artefacts_s: float = 0
+    launches_s: float = 0
+    environments_mb: float = 0
+    models_mb: float = 0
+    to_build: tuple[Environment, ...] = ()
+    to_make: tuple[str, ...] = ()
+
+    @property
+    def minutes(self) -> float:
+        return (self.build_s + self.artefacts_s + self.launches_s) / 60
+
+    @property
+    def disk_mb(self) -> float:
+        return self.environments_mb + self.models_mb
+
+
+def estimate(
+    runnable: Iterable[Cell],
+    models: Mapping[str, ModelEntry],
+    catalog: Catalog,
+    measure: MeasureChoice,
+    *,
+    built: Collection[Environment] = (),
+    cached: Collection[str] = (),
+) -> Estimate:
+    """The cost of running the cells in `runnable`. Nothing runnable costs nothing."""
+    cells = list(runnable)
+    if not cells:
+        return Estimate()
+    environments = dict.fromkeys(cell.environment for cell in cells)
+    maker = artefact_environment(catalog)
+    if maker is not None:
+        environments[maker] = None
+    to_build = tuple(e for e in environments if e not in built)
+    to_make = tuple(m for m in dict.fromkeys(c.workload.subject for c in cells) if m not in cached)
+    builds = [catalog.frameworks[e.framework].builds[e.build].cost for e in to_build]
+    makes = [models[name].cost for name in to_make]
+    return Estimate(
+        build_s=_parallel([cost.build_s for cost in builds]),
+        artefacts_s=_parallel([cost.make_s for cost in makes]),
+        launches_s=_launches(cells, models, catalog, measure),
+        environments_mb=sum(cost.disk_mb for cost in builds),
+        models_mb=sum(cost.disk_mb for cost in makes),
+        to_build=to_build,
+        to_make=to_make,
+    )
+
+
+def artefact_environment(catalog: Catalog) -> Environment | None:
+    """The environment that makes what all others load; None in a catalog without one."""
+    framework = catalog.frameworks.get(ARTEFACT_FRAMEWORK)
+    support = framework.hardware.get(ARTEFACT_HARDWARE) if framework else None
+    if framework is None or support is None:
+        return None
+    return Environment(
+        framework=framework.name,
+        version=framework.version_for(ARTEFACT_HARDWARE),
+        hardware=ARTEFACT_HARDWARE,
+        build=support.build,
+    )
+
+
+def _launches(
+    cells: list[Cell], models: Mapping[str, ModelEntry], catalog: Catalog, measure: MeasureChoice
+) -> float:
+    """Timed launches one after another; memory launches two at once; one discarded launch per environment."""
+    start = {
+        e: catalog.frameworks[e.framework].builds[e.build].cost.launch_s
+        for e in dict.fromkeys(cell.environment for cell in cells)
+    }
+    total = sum(start.values())
+    for cell in cells:
+        call_s = _call_s(cell, models[cell.workload.subject])
+        warm_s = min(max(call_s, measure.max_warmup_s), measure.warmup_calls * call_s)
+        least_s = measure.min_samples * call_s
+        steady_s = max(
+            least_s, min(measure.max_steady_s, measure.samples * max(call_s, measure.min_sample_s))
+        )
+        launch_s = start[cell.environment]
+        total += measure.launches * (launch_s + call_s + warm_s + steady_s)
+        total += (launch_s + (1 + measure.warmup_calls) * call_s) / PARALLEL
+    return total
+
+
+def _call_s(cell: Cell, model: ModelEntry) -> float:
+    workload = cell.workload
+    longer = (workload.sequence or DEFAULT_SEQUENCE) / (model.sequence or DEFAULT_SEQUENCE)
+    return model.cost.call_ms / 1000 * workload.batch * longer / workload.threads
+
+
+def _parallel(seconds: list[float]) -> float:
+    return max(sum(seconds) / PARALLEL, max(seconds, default=0))
