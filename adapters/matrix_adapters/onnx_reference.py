@@ -86,14 +86,27 @@ def _evaluate(
     names = [value.name for value in model.graph.output]
     if missing := [name for name in wanted if name not in names]:
         raise ValueError(f"the ONNX file has no output {missing[0]!r}: it has {', '.join(names)}")
-    given = {value.name: feed[value.name] for value in model.graph.input if value.name in feed}
+    given = {v.name: _as_input(feed[v.name], v) for v in model.graph.input if v.name in feed}
     first = _run(model, given)
     again = _run(model, given)
-    wide_feed = {n: a.astype(np.float64) if a.dtype.kind == "f" else a for n, a in given.items()}
+    wide_feed = {n: a.astype(np.float64) if _is_float(a) else a for n, a in given.items()}
     wide = _run(promote(model), wide_feed)
     sets = {FLOAT64: wide, FLOAT32: first, FLOAT32_AGAIN: again}
     chosen = {file: {n: _array(n, run[n]) for n in wanted or names} for file, run in sets.items()}
     return chosen, _narrow_operators(model, wide)
+
+
+def _as_input(array: np.ndarray, value: Any) -> np.ndarray:
+    """Raw bits as what they mean: NumPy files cannot say bfloat16."""
+    import onnx
+
+    if value.type.tensor_type.elem_type != onnx.TensorProto.BFLOAT16 or array.dtype != np.uint16:
+        return array
+    return array.view(onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16))
+
+
+def _is_float(array: np.ndarray) -> bool:
+    return array.dtype.kind == "f" or array.dtype.name == "bfloat16"
 
 
 def _run(model: Any, feed: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -119,7 +132,7 @@ def _narrow_operators(model: Any, values: Mapping[str, Any]) -> list[str]:
     for node in model.graph.node:
         for name in node.output:
             value = values.get(name)
-            if isinstance(value, np.ndarray) and value.dtype in (np.float32, np.float16):
+            if isinstance(value, np.ndarray) and value.dtype.name in ("float32", "float16", "bfloat16"):
                 found.add(node.op_type)
     return sorted(found)
 
@@ -128,7 +141,9 @@ def _array(name: str, value: Any) -> np.ndarray:
     if isinstance(value, (list, tuple, dict)) or value is None:
         raise Unsupported(f"output {name!r} is no tensor: only tensors can be compared")
     array = np.asarray(value)
-    return array.astype(np.str_) if array.dtype.kind == "O" else array
+    if array.dtype.kind == "O":
+        return array.astype(np.str_)
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array  # exact, and storable
 
 
 def _about(made: Mapping[str, Arrays], *, given: bool) -> dict[str, Any]:

@@ -161,6 +161,8 @@ class Adapter:
 class OnnxRuntimeRunner:
     """One session; `run` returns host arrays, so the device is done when it returns."""
 
+    synchronous = True
+
     def __init__(self, session: Any, model: ModelSpec, task: Task, created_threads: int | None) -> None:
         self._session = session
         self._task = task
@@ -170,6 +172,7 @@ class OnnxRuntimeRunner:
         self._outputs = list(model.outputs or produced)
         if missing := [name for name in self._outputs if name not in produced]:
             raise ValueError(f"the ONNX file has no output {missing[0]!r}: it has {', '.join(produced)}")
+        self._text = [name for name in self._outputs if produced[name] == "tensor(string)"]
         for name, kind in (self._types | {name: produced[name] for name in self._outputs}).items():
             if kind not in _NUMPY_TYPES:
                 raise Unsupported(f"{name!r} is {kind}: only tensors of types that NumPy has are passed")
@@ -196,8 +199,10 @@ class OnnxRuntimeRunner:
 
     def fetch(self, outputs: list[Any]) -> dict[str, np.ndarray]:
         """Outputs by name; text as NumPy strings, which can be stored without pickle."""
-        arrays = {name: np.asarray(value) for name, value in zip(self._outputs, outputs, strict=True)}
-        return {name: a.astype(np.str_) if a.dtype.kind == "O" else a for name, a in arrays.items()}
+        arrays: dict[str, np.ndarray] = dict(zip(self._outputs, outputs, strict=True))
+        for name in self._text:
+            arrays[name] = arrays[name].astype(np.str_)
+        return arrays
 
     def effective(self) -> dict[str, Any]:
         """Read back from the session and from the threads that it started."""
