@@ -73,6 +73,7 @@ class Build(Entry):
     versions: list[str] = Field(min_length=1)  # known to work, the preferred one first
     steps: list[InstallStep] = Field(min_length=1)
     constraints: str | None = None  # file name in `constraints/`, `{version}` filled in
+    import_package: str | None = None  # where this build's package has another name
     cost: BuildCost = BuildCost()
 
 

@@ -70,7 +70,7 @@ def recipe_for(framework: Framework, environment: Environment) -> Recipe:
             for s in entry.steps
         ),
         constraints=_constraints(framework.constraints(build, environment.version)),
-        import_package=framework.import_package,
+        import_package=entry.import_package or framework.import_package,
         provided_by=tuple(framework.provided_by),
         disk_mb=entry.cost.disk_mb,
     )

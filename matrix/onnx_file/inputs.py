@@ -152,18 +152,16 @@ def _complete(
 
 def _default_values(info: TensorInfo, problems: list[str]) -> dict[str, Any]:
     """Values for an input of which the configuration says nothing."""
-    if info.dtype in ("float16", "float32", "float64"):
+    if info.dtype in ("float16", "bfloat16", "float32", "float64"):
         return {"distribution": "normal"}
     if info.dtype == "bool":
         return {"distribution": "integers", "low": 0, "high": 2}
     if info.dtype.startswith(("int", "uint")) and info.index_limit is not None:
         return {"distribution": "integers", "low": 0, "high": info.index_limit}
+    if info.dtype == "string":  # words are drawn by number
+        return {"distribution": "integers", "low": 0, "high": 1000}
     if info.dtype.startswith(("int", "uint")):
-        wanted = (
-            "{distribution: integers, low: 0, high: N}, since nothing in the file says how far its values go"
-        )
-    elif info.dtype == "string":
-        wanted = "{file: values.npy} with an array of text"
+        wanted = "{distribution: integers, low: 0, high: N} (or mask): the file does not say how far they go"
     else:
         wanted = f"another model: values of type {info.dtype} cannot be made"
     problems.append(f"inputs.{info.name} is {info.dtype}: write {wanted}")
@@ -196,7 +194,7 @@ def _check_file(info: TensorInfo, entry: InputEntry, problems: list[str]) -> lis
         problems.append(f"{where}: {entry.file} holds several arrays: give one .npy per input")
         return []
     dtype = "string" if array.dtype.kind == "U" else array.dtype.name
-    if dtype != info.dtype:
+    if dtype != {"bfloat16": "uint16"}.get(info.dtype, info.dtype):  # raw bits: NumPy has no such type
         problems.append(f"{where}: holds {dtype}, the model takes {info.dtype}")
     shape = [int(size) for size in array.shape]
     declared = info.shape
