@@ -31,8 +31,9 @@ def write_reference(
         single = open_model(spec, checkpoint, torch.float32)
         first, again = _run(single, spec, feed), _run(single, spec, feed)
         del single
+        model = open_model(spec, checkpoint, torch.float64)
         with _KeepDouble():
-            double = _run(open_model(spec, checkpoint, torch.float64), spec, _promoted(feed))
+            double = _run(model, spec, _promoted(feed))
     for name, outputs in ((FLOAT64, double), (FLOAT32, first), (FLOAT32_AGAIN, again)):
         np.savez(folder / name, **outputs)
     about = {
