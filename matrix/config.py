@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Discriminator, Field, Tag
 
-from matrix.catalog.types import Catalog, Count, Entry, ModelEntry, Precision, Tolerance
+from matrix.catalog.types import DEFAULT_SEQUENCE, Catalog, Count, Entry, ModelEntry, Precision, Tolerance
 from matrix.errors import UsageError
 from matrix.located import Checker, did_you_mean
 from matrix.select import Selector, selector
@@ -40,7 +40,6 @@ _T = TypeVar("_T")
 
 AUTO = "auto"  # hardware: the cpu, and every accelerator found
 ALL: Literal["all"] = "all"  # threads: as many as the machine lets us use
-DEFAULT_SEQUENCE = 128
 _WORKER = Measure()
 
 
@@ -197,7 +196,7 @@ def _models(checker: Checker, sweep: SweepFile, catalog: Catalog) -> tuple[Model
         if isinstance(choice, str):
             models[choice] = catalog.models[choice]
             continue
-        entry = resolve(choice, checker, loc)
+        entry = resolve(choice, checker, loc, sweep.batch, sweep.sequence)
         if entry is not None:
             models[entry.name] = entry
             _check_inputs(checker, (*loc, "inputs"), entry, sweep)
@@ -210,10 +209,10 @@ def _check_inputs(checker: Checker, loc: Loc, model: ModelEntry, sweep: SweepFil
 
     longest = model.longest_sequence
     fitting = [s for s in sequences(model, sweep.sequence) if s is None or not longest or s <= longest]
-    for batch in sweep.batch:
+    for batch in sweep.batch if model.batch is None else [model.batch]:
         for sequence in fitting:
             for text in problems(model, batch, sequence):
-                checker.add(loc, text)
+                checker.also(loc, text)
 
 
 def sequences(model: ModelEntry, asked: Iterable[int]) -> tuple[int | None, ...]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 
-from matrix.catalog.types import Catalog, ModelEntry
-from matrix.config import DEFAULT_SEQUENCE, MeasureChoice
+from matrix.catalog.types import DEFAULT_SEQUENCE, Catalog, ModelEntry
+from matrix.config import MeasureChoice
 from matrix.records import Cell, Environment
 
 ARTEFACT_FRAMEWORK = "pytorch"  # whose environment makes checkpoints, exports and references

@@ -36,6 +36,13 @@ class Checker:
             return
         self.problems.append(Problem(position=position, loc=found, text=text))
 
+    def also(self, loc: Sequence[str | int], text: str) -> None:
+        """Report `text` at `loc` beside what was reported there: one list has several things wrong."""
+        found, position = self.document.place(loc)
+        problem = Problem(position=position, loc=found, text=text)
+        if problem not in self.problems:
+            self.problems.append(problem)
+
     def has_problem(self, loc: Sequence[str | int]) -> bool:
         """Whether anything at `loc`, below it or above it was reported."""
         loc = tuple(loc)

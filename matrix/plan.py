@@ -192,13 +192,20 @@ class _Column:
                 "checkpoint folders"
             )
             return _unsupported("needs_checkpoint", text)
-        longest = model.longest_sequence
-        if sequence is not None and longest is not None and sequence > longest:
-            text = f"{model.name} has room for {longest} positions, {sequence} were asked"
-            return _unsupported("sequence", text)
-        if model.max_batch is not None and batch > model.max_batch:
-            return _unsupported("batch", f"{model.name} takes batches up to {model.max_batch}")
-        return self.absent
+        limit = _beyond(model, batch, sequence)
+        return _unsupported("shape", limit) if limit else self.absent
+
+
+def _beyond(model: ModelEntry, batch: int, sequence: int | None) -> str:
+    """Which limit of the model a workload is beyond, in words; empty when it is within all."""
+    longest = model.longest_sequence
+    if sequence is not None and longest is not None and sequence > longest:
+        return f"{model.name} has room for {longest} positions, {sequence} were asked"
+    if model.batch is not None and batch != model.batch:
+        return f"{model.name} has a fixed batch of {model.batch}"
+    if model.max_batch is not None and batch > model.max_batch:
+        return f"{model.name} takes batches up to {model.max_batch}"
+    return ""
 
 
 def _columns(config: SweepConfig, catalog: Catalog, hardware: Mapping[str, HardwareFound]) -> list[_Column]:

@@ -6,7 +6,7 @@ result is a `ModelEntry` like any of the catalog's, so nothing later knows the d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -83,15 +83,27 @@ def absolute(path: Path, folder: Path) -> Path:
     return (folder / path.expanduser()).resolve()
 
 
-def resolve(model: UserModel, checker: Checker, loc: Loc) -> ModelEntry | None:
-    """The catalog form of `model` (paths absolute), or None with the problems recorded at `loc`."""
+def resolve(
+    model: UserModel, checker: Checker, loc: Loc, batches: Sequence[int], sequences: Sequence[int]
+) -> ModelEntry | None:
+    """The catalog form of `model` (paths absolute), or None with the problems recorded at `loc`.
+
+    `batches` and `sequences` are those of the sweep: what an ONNX file is asked to take.
+    """
     try:
-        known = _facts(model)
+        if model.path is None:
+            known = _hub(model)
+        elif model.path.is_dir():
+            known = checkpoint_folder.describe(checkpoint_folder.read_config(model.path))
+        else:
+            known = _onnx(model, checker, loc, batches, sequences)
     except ConfigError as error:
         checker.add((*loc, "path"), "; ".join(error.problems))
         return None
-    inputs = _inputs(model, known, checker, loc)
-    if inputs is None or not _outputs_exist(model, known, checker, loc):
+    if model.format is not None and model.format != known["format"]:
+        checker.add((*loc, "format"), f"{model.path} is a {known['format']} model")
+    inputs = known.pop("entries", None) or _inputs(model, known["inputs"], checker, loc)
+    if checker.has_problem(loc):
         return None
     return ModelEntry(
         name=model.name,
@@ -105,6 +117,7 @@ def resolve(model: UserModel, checker: Checker, loc: Loc) -> ModelEntry | None:
         sequence=model.sequence,
         max_sequence=model.max_sequence or known.get("max_sequence"),
         max_batch=model.max_batch,
+        batch=known.get("batch"),
         path=model.path,
         hub=model.hub,
         expected=model.expected,
@@ -112,44 +125,49 @@ def resolve(model: UserModel, checker: Checker, loc: Loc) -> ModelEntry | None:
     )
 
 
-def _facts(model: UserModel) -> dict[str, Any]:
-    """What the model's files say. Raises ConfigError for files that cannot be used."""
-    path = model.path
-    if path is None:
-        if model.task is None or not model.inputs or not model.outputs:
-            raise ConfigError(["a hub model needs `task`, `inputs` and `outputs`"])
-        return {"format": model.format or "transformers", "task": model.task, "inputs": {}, "outputs": []}
-    folder = path.is_dir()
-    found = checkpoint_folder.describe(checkpoint_folder.read_config(path)) if folder else _onnx(path)
-    if model.format is not None and model.format != found["format"]:
-        raise ConfigError([f"{path} is a {found['format']} model, `format` says {model.format}"])
-    return found
+def _hub(model: UserModel) -> dict[str, Any]:
+    if model.task is None or not model.inputs or not model.outputs:
+        raise ConfigError(["a hub model needs `task`, `inputs` and `outputs`"])
+    return {"format": model.format or "transformers", "task": model.task, "inputs": {}, "outputs": []}
 
 
-def _onnx(path: Path) -> dict[str, Any]:
-    raise NotImplementedError(path)
+def _onnx(
+    model: UserModel, checker: Checker, loc: Loc, batches: Sequence[int], sequences: Sequence[int]
+) -> dict[str, Any]:
+    from matrix import user_onnx  # the onnx package: only for a user's own ONNX file
+
+    facts = user_onnx.look_at(model.path or Path())
+    known: dict[str, Any] = {"format": "onnx", "task": "onnx", "inputs": {}, "outputs": []}
+    try:
+        known["outputs"] = user_onnx.outputs(facts, model.outputs)
+    except ConfigError as error:
+        checker.add((*loc, "outputs"), "; ".join(error.problems))
+    given = {name: entry.model_dump(exclude_unset=True) for name, entry in model.inputs.items()}
+    lengths = [model.sequence] if model.sequence and not sequences else sequences
+    try:
+        known["entries"], known["batch"] = user_onnx.inputs(facts, given, batches, lengths)
+    except ConfigError as error:
+        for problem in error.problems:
+            checker.also((*loc, "inputs"), problem)
+    return known
 
 
 def _inputs(
-    model: UserModel, known: Mapping[str, Any], checker: Checker, loc: Loc
-) -> dict[str, InputEntry] | None:
-    facts: Mapping[str, Mapping[str, Any]] = known["inputs"]
+    model: UserModel, facts: Mapping[str, Mapping[str, Any]], checker: Checker, loc: Loc
+) -> dict[str, InputEntry]:
     for name in model.inputs:
-        if facts and name not in facts and not known.get("open_inputs"):
+        if facts and name not in facts:
             hint = did_you_mean(name, facts)
-            checker.add(
-                (*loc, "inputs", name), f"the model has no such input{hint}: {', '.join(facts)}", key=True
-            )
+            text = f"the model has no such input{hint}: {', '.join(facts)}"
+            checker.add((*loc, "inputs", name), text, key=True)
     inputs: dict[str, InputEntry] = {}
     for name in [*facts, *(n for n in model.inputs if n not in facts)]:
         where = (*loc, "inputs", name)
-        if checker.has_problem(where):
-            continue
         given = model.inputs.get(name, UserInput())
         entry = _input(given, facts.get(name, {}), checker, where)
         if entry is not None:
             inputs[name] = entry
-    return None if checker.has_problem((*loc, "inputs")) else inputs
+    return inputs
 
 
 def _input(given: UserInput, fact: Mapping[str, Any], checker: Checker, loc: Loc) -> InputEntry | None:
@@ -204,17 +222,6 @@ def _fits(given: list[int | str], shape: list[int | str]) -> bool:
     return len(given) == len(shape) and all(
         isinstance(axis, str) or axis == asked for asked, axis in zip(given, shape, strict=True)
     )
-
-
-def _outputs_exist(model: UserModel, known: Mapping[str, Any], checker: Checker, loc: Loc) -> bool:
-    outputs: list[str] = known.get("all_outputs") or known["outputs"]
-    if known["format"] != "onnx":  # a framework's model may have outputs that no file lists
-        return True
-    for i, name in enumerate(model.outputs):
-        if name not in outputs:
-            hint = did_you_mean(name, outputs)
-            checker.add((*loc, "outputs", i), f"the model has no output {name!r}{hint}: {', '.join(outputs)}")
-    return not checker.has_problem((*loc, "outputs"))
 
 
 def _size_mb(path: Path | None) -> float:

@@ -41,7 +41,7 @@ def load() -> Catalog:
     return load_from(folder())
 
 
-def load_from(root: Path) -> Catalog:
+def load_from(root: Path, *, third_parties: bool = True) -> Catalog:
     """Read a catalog from `root` and add the third-party frameworks that are installed."""
     problems: list[str] = []
     hardware = _entries(root / "hardware", Hardware, problems)
@@ -55,7 +55,7 @@ def load_from(root: Path) -> Catalog:
     if problems or tolerances is None:
         raise ConfigError(problems)
     broken: dict[str, str] = {}
-    for name, found in _third_parties(broken):
+    for name, found in _third_parties(broken) if third_parties else ():
         if name in frameworks:
             broken[name] = f"the framework {name} is already in the catalog"
             continue

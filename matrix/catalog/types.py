@@ -18,6 +18,9 @@ Amount = Annotated[float, Field(ge=0)]
 File = Annotated[Path, Field(strict=False)]  # YAML has text where a path is meant
 
 
+DEFAULT_SEQUENCE = 128  # where neither the sweep nor the model says how long
+
+
 class Entry(BaseModel):
     """Base of all catalog types: strict, frozen, no NaN, an unknown key is an error."""
 
@@ -214,6 +217,7 @@ class ModelEntry(Entry):
     sequence: Count | None = None  # where a sweep names none (128 where this names none either)
     max_sequence: Count | None = None
     max_batch: Count | None = None
+    batch: Count | None = None  # the only batch a file with fixed dimensions takes
     path: File | None = None  # a local checkpoint folder or ONNX file
     hub: str | None = None
     expected: File | None = None  # .npz of outputs, instead of the float64 reference

@@ -13,7 +13,7 @@ from matrix.errors import ConfigError
 from matrix.onnx_file.facts import OnnxFacts, TensorInfo
 
 #: names that exporters give to these two axes; any other free dimension has to be given
-_AXES = {
+AXES = {
     **dict.fromkeys(("batch", "batch_size", "N", "n"), "batch"),
     **dict.fromkeys(("sequence", "sequence_length", "seq_len", "seq_length", "seq", "s"), "sequence"),
 }
@@ -128,7 +128,7 @@ class _Sizes:
     def _size(self, item: int | str | None) -> int | None:
         if item is None or isinstance(item, int):
             return item
-        axis = _AXES.get(item)
+        axis = AXES.get(item)
         if item not in ("batch", "sequence") and item in self._symbols:
             return self._symbols[item]
         self._follows_batch = self._follows_batch or axis == "batch"
