@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +27,8 @@ FACTS_FILE = "inputs.json"
 #: logical dtypes that NumPy lacks -> how their bits are stored
 RAW_BITS: Mapping[str, str] = {"bfloat16": "uint16", "int4": "uint8", "uint4": "uint8"}
 
-_SHORTEST_TEXT_RANGE = 1000  # strings are drawn from this many words where no range is given
+#: dtypes of which only whole numbers can be drawn -> the range where the entry gives none
+_DEFAULT_HIGH: Mapping[str, int] = {"string": 1000, "bool": 2}
 
 
 class InputProblem(ValueError):
@@ -109,7 +111,7 @@ def model_config(model: ModelEntry) -> dict[str, Any]:
 
 def write_inputs(model: ModelEntry, arrays: Mapping[str, np.ndarray], folder: Path) -> dict[str, Any]:
     """Write both files into `folder`; returns what inputs.json says."""
-    np.savez(folder / INPUTS_FILE, **dict(arrays))
+    _save(folder / INPUTS_FILE, arrays)
     facts = {
         "sha256": arrays_hash(arrays),
         "seed": model.seed,
@@ -164,6 +166,14 @@ def bfloat16_to_float32(bits: np.ndarray) -> np.ndarray:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
+def _save(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """An `.npz` whatever the names are (np.savez takes them as keyword arguments: `file` is lost)."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, array, allow_pickle=False)
+
+
 def _array(name: str, entry: InputEntry, shape: tuple[int, ...] | None, seed: int) -> np.ndarray:
     if entry.file is not None:
         return _from_file(name, entry, shape)
@@ -188,21 +198,21 @@ def _array(name: str, entry: InputEntry, shape: tuple[int, ...] | None, seed: in
 
 def _values(entry: InputEntry, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
     low = 0 if entry.low is None else entry.low
-    if entry.dtype == "string":
-        return random.integers(int(low), int(entry.high or _SHORTEST_TEXT_RANGE), size=shape)
-    match entry.distribution:
-        case "normal" if entry.dtype == "bool":
-            return random.integers(0, 2, size=shape)
+    kind = "integers" if entry.dtype in _DEFAULT_HIGH else entry.distribution
+    made: np.ndarray
+    match kind:
         case "normal":
-            return random.standard_normal(shape)
+            made = random.standard_normal(shape)
         case "uniform":
-            return random.uniform(low, 1.0 if entry.high is None else entry.high, size=shape)
+            made = random.uniform(low, 1.0 if entry.high is None else entry.high, size=shape)
         case "integers":
-            return random.integers(int(low), int(entry.high or 2), size=shape)
+            high = _DEFAULT_HIGH.get(entry.dtype, 2) if entry.high is None else entry.high
+            made = random.integers(int(low), int(high), size=shape)
         case "mask":
-            return _mask(shape, entry.padded)
+            made = _mask(shape, entry.padded)
         case "constant":
-            return np.full(shape, low)
+            made = np.full(shape, low)
+    return made
 
 
 def _mask(shape: tuple[int, ...], padded: int) -> np.ndarray:

@@ -1,13 +1,12 @@
 """The worker's artefact tasks: make a checkpoint, export it to ONNX, compute the reference.
 
 They run in the PyTorch environment, leave their files in the task's `out/` folder and say in
-`Result.artefacts` what they made. What cannot be done is a state with a reason, as for a cell.
+`Result.artefacts` what they made.
 """
 
 from __future__ import annotations
 
 import contextlib
-import datetime
 import os
 import sys
 import time
@@ -17,28 +16,25 @@ from typing import Any
 
 import numpy as np
 
-from matrix_adapters.adapter import Unavailable, Unsupported
-from matrix_adapters.protocol import ModelSpec, Reason, Result, State, Task, TaskKind, file_hash
+from matrix_adapters import tensors
+from matrix_adapters.adapter import Unsupported
+from matrix_adapters.launch import timestamp
+from matrix_adapters.protocol import ModelSpec, Result, State, Task, TaskKind, file_hash
 
 ONNX_FILE = "model.onnx"
 
 
 def handle(task: Task, out_dir: Path) -> Result:
-    """Do the artefact task; never raises for what the user can act on.
+    """Do the artefact task. Raises Unsupported or Unavailable, with the reason, for what cannot be.
 
     CHECKPOINT leaves the checkpoint's files in `out_dir`; EXPORT reads
     `task.artefacts["checkpoint"]`, `task.inputs` and `task.options["axes"]` and leaves
-    model.onnx; REFERENCE reads the same and leaves the three sets of outputs.
+    model.onnx; REFERENCE reads the same, and `task.artefacts["expected"]` where the user gave
+    outputs, and leaves the three sets of outputs.
     """
-    started = _now()
-    begin = time.perf_counter()
-    try:
-        with _quiet():
-            made = _WORK[task.kind](task, _model(task), out_dir)
-    except Unsupported as error:
-        return _ended(started, State.UNSUPPORTED, Reason(code="unsupported", text=str(error)))
-    except Unavailable as error:
-        return _ended(started, State.UNAVAILABLE, Reason(code="unavailable", text=str(error)))
+    started, begin = timestamp(), time.perf_counter()
+    with _quiet():
+        made = _WORK[task.kind](task, _model(task), out_dir)
     if isinstance(made, Result):
         return made
     import torch
@@ -49,7 +45,7 @@ def handle(task: Task, out_dir: Path) -> Result:
         versions={"torch": torch.__version__, "numpy": np.__version__},
         artefacts=made,
         started=started,
-        ended=_now(),
+        ended=timestamp(),
     )
 
 
@@ -66,7 +62,10 @@ def _export(task: Task, model: ModelSpec, out_dir: Path) -> dict[str, Any]:
 
     path = out_dir / ONNX_FILE
     facts = export.export(model, _folder(task), _feed(task), task.options.get("axes", {}), path)
-    files = {p.name: {"sha256": file_hash(p), "bytes": p.stat().st_size} for p in sorted(out_dir.glob(f"{ONNX_FILE}*"))}
+    files = {
+        p.name: {"sha256": file_hash(p), "bytes": p.stat().st_size}
+        for p in sorted(out_dir.glob(f"{ONNX_FILE}*"))
+    }
     return {**facts, "files": files}
 
 
@@ -78,7 +77,10 @@ def _reference(task: Task, model: ModelSpec, out_dir: Path) -> dict[str, Any] | 
     _start_torch(task)
     from matrix_adapters import reference
 
-    return reference.write_reference(model, _folder(task), _feed(task), out_dir)
+    expected = task.artefacts.get("expected")
+    return reference.write_reference(
+        model, _folder(task), _feed(task), out_dir, tensors.load(Path(expected)) if expected else None
+    )
 
 
 _WORK: dict[TaskKind, Callable[[Task, ModelSpec, Path], dict[str, Any] | Result]] = {
@@ -110,16 +112,7 @@ def _folder(task: Task) -> Path:
 def _feed(task: Task) -> dict[str, np.ndarray]:
     if task.inputs is None:
         raise Unsupported(f"a {task.kind.value} task needs inputs")
-    with np.load(task.inputs, allow_pickle=False) as arrays:
-        return dict(arrays)
-
-
-def _ended(started: str, state: State, reason: Reason) -> Result:
-    return Result(state=state, reason=reason, started=started, ended=_now())
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat()
+    return tensors.load(Path(task.inputs))
 
 
 @contextlib.contextmanager

@@ -106,7 +106,9 @@ def _make_timm(spec: ModelSpec, folder: Path) -> None:
             "num_classes": config["num_classes"],
             # the width that the classifier sees, which is what readers of this file mean
             "num_features": getattr(model, "head_hidden_size", None) or model.num_features,
-            "pretrained_cfg": _lists({**model.pretrained_cfg, "input_size": size, "num_classes": config["num_classes"]}),
+            "pretrained_cfg": _lists(
+                {**model.pretrained_cfg, "input_size": size, "num_classes": config["num_classes"]}
+            ),
         },
     )
     _write_weights(model, folder)

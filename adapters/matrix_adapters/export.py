@@ -28,7 +28,11 @@ _LOCAL_METADATA = ("pkg.torch.onnx.stack_trace", "pkg.torch.onnx.fx_node")
 
 
 def export(
-    spec: ModelSpec, checkpoint: Path, feed: Mapping[str, np.ndarray], axes: Mapping[str, Sequence[Any]], path: Path
+    spec: ModelSpec,
+    checkpoint: Path,
+    feed: Mapping[str, np.ndarray],
+    axes: Mapping[str, Sequence[Any]],
+    path: Path,
 ) -> dict[str, Any]:
     """Write `path` and return its facts. `axes`: input name -> its shape, symbolic axes as names.
 
@@ -36,18 +40,26 @@ def export(
     exactly the shapes of `feed`, and `static_because` holds the exporter's reason.
     """
     model = open_model(spec, checkpoint, torch.float32)
-    facts: dict[str, Any] = {"opset": OPSET, "ir_version": IR_VERSION, "exporter": f"torch {torch.__version__}"}
+    facts: dict[str, Any] = {
+        "opset": OPSET,
+        "ir_version": IR_VERSION,
+        "exporter": f"torch {torch.__version__}",
+    }
     wanted = [
-        {i: axis for i, axis in enumerate(axes.get(name, ())) if isinstance(axis, str)} for name in spec.inputs
+        {i: axis for i, axis in enumerate(axes.get(name, ())) if isinstance(axis, str)}
+        for name in spec.inputs
     ]
     try:
-        program = _export(model, spec, [_stretched(feed[n], d) for n, d in zip(spec.inputs, wanted, strict=True)], wanted)
-        missing = _not_symbolic(program, wanted)
-        if missing:
-            raise RuntimeError(f"the exporter fixed {missing}")
+        program = _export(
+            model, spec, [_stretched(feed[n], d) for n, d in zip(spec.inputs, wanted, strict=True)], wanted
+        )
+        _require_symbolic(program, wanted)
         facts["dynamic"] = True
-    except Exception as error:  # noqa: BLE001 - the exporter's errors have no common base
-        facts |= {"dynamic": False, "static_because": str(error).strip().splitlines()[0][:300] if str(error) else repr(error)}
+    except Exception as error:  # the exporter's errors have no common base
+        facts |= {
+            "dynamic": False,
+            "static_because": str(error).strip().splitlines()[0][:300] if str(error) else repr(error),
+        }
         program = _export(model, spec, [torch.from_numpy(feed[n]) for n in spec.inputs], None)
     program.model.ir_version = IR_VERSION
     for node in program.model.graph.all_nodes():
@@ -89,12 +101,13 @@ def _stretched(array: np.ndarray, symbols: Mapping[int, str]) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(array))
 
 
-def _not_symbolic(program: Any, wanted: list[dict[int, str]]) -> str:
-    """The axes that were to be symbolic and came out as numbers, in words; empty when none."""
+def _require_symbolic(program: Any, wanted: list[dict[int, str]]) -> None:
+    """Raises ValueError naming the axes that were to be symbolic and came out as numbers."""
     fixed = [
         f"{value.name}[{axis}]"
         for value, symbols in zip(program.model.graph.inputs, wanted, strict=True)
         for axis in symbols
         if isinstance(value.shape[axis], int)
     ]
-    return ", ".join(fixed)
+    if fixed:
+        raise ValueError(f"the exporter fixed {', '.join(fixed)}")

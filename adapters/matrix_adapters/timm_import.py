@@ -31,7 +31,7 @@ def import_timm() -> Any:
         return importlib.import_module("timm")
     finally:
         sys.meta_path.remove(finder)
-        for name in [n for n in sys.modules if n.split(".")[0] == "torchvision"]:
+        for name in [n for n in sys.modules if n.partition(".")[0] == "torchvision"]:
             del sys.modules[name]
 
 
@@ -59,7 +59,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname.split(".")[0] != "torchvision" or fullname.startswith(_REFUSED):
+        if fullname.partition(".")[0] != "torchvision" or fullname.startswith(_REFUSED):
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 

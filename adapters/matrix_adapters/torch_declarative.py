@@ -7,6 +7,7 @@ function. Everything else in the model set is loaded by a library.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -67,5 +68,4 @@ class Dlrm(nn.Module):  # type: ignore[misc]
 
 
 def _layers(width: int, widths: list[int]) -> nn.ModuleList:
-    sizes = [width, *widths]
-    return nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+    return nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise([width, *widths]))

@@ -54,9 +54,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise Unsupported(f"{folder / 'config.json'} does not hold a mapping")
     if "auto_map" in config:
-        raise Unsupported(
-            f"{folder / 'config.json'} names code of its own (auto_map); code from a model folder is never run"
-        )
+        raise Unsupported(f"{folder / 'config.json'} names code of its own (auto_map), which is never run")
     if not any(folder.glob("*.safetensors")):
         raise Unsupported(
             f"{folder} has no .safetensors weights; pickled weights can run code when opened, and are "
@@ -117,12 +115,14 @@ def _open_transformers(
         # transformers would fill these with random numbers and go on.
         missing = sorted(loading["missing_keys"])
         raise Unsupported(
-            f"{folder} lacks {len(missing)} of the tensors that {type(model).__name__} needs, first {missing[0]!r}"
+            f"{folder} lacks {len(missing)} tensors of {type(model).__name__}, the first is {missing[0]!r}"
         )
     known = inspect.signature(model.forward).parameters
     unknown = [n for n in spec.inputs if n not in known]
     if unknown:
-        raise Unsupported(f"{type(model).__name__} takes no input {unknown[0]!r}; it takes {', '.join(known)}")
+        raise Unsupported(
+            f"{type(model).__name__} takes no input {unknown[0]!r}; it takes {', '.join(known)}"
+        )
     return _Keywords(model, spec, constants)
 
 
