@@ -10,7 +10,7 @@ from typing import Any
 from matrix.onnx_file.facts import OnnxFacts, OnnxRefused, TensorInfo
 from matrix.onnx_file.operators import check_names, check_operators, check_opsets
 from matrix.onnx_file.side_files import check_side_files, is_pointer
-from matrix.onnx_file.walk import all_tensors
+from matrix.onnx_file.walk import all_names, all_tensors
 from matrix_adapters.protocol import file_hash
 
 #: protobuf cannot hold a longer message
@@ -83,6 +83,8 @@ def _parse(path: Path) -> Any:
         raise broken
     if not model.graph.output and not model.graph.node:
         raise broken
+    if not all(isinstance(text, str) for text in all_names(model)):  # bytes: it is not UTF-8
+        raise broken
     return model
 
 
@@ -145,7 +147,7 @@ def _check_valid(path: Path) -> None:
 
     try:
         onnx.checker.check_model(path)
-    except onnx.checker.ValidationError as error:
+    except Exception as error:  # also what it meets while it words its own complaint
         raise OnnxRefused("invalid", f"{path.name} is no valid ONNX model: {_one_line(error)}") from None
 
 
@@ -155,7 +157,7 @@ def _check_shapes(path: Path, model: Any) -> None:
 
     try:
         onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
-    except onnx.shape_inference.InferenceError as error:
+    except Exception as error:  # its own class, or one of the checker's
         raise OnnxRefused(
             "shape_inconsistent", f"{path.name}: shapes or types contradict each other: {_one_line(error)}"
         ) from None

@@ -38,6 +38,22 @@ def all_tensors(model: Any) -> Iterator[Any]:
             yield from attribute.tensors
 
 
+def all_names(model: Any) -> Iterator[Any]:
+    """Every name that something is looked up by; protobuf gives bytes for one that is not UTF-8."""
+    for node in all_nodes(model):
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
+    for graph in all_graphs(model):
+        for value in (*graph.input, *graph.output):
+            yield value.name
+            yield from (dim.dim_param for dim in value.type.tensor_type.shape.dim)
+    for tensor in all_tensors(model):
+        yield tensor.name
+        yield from (text for entry in tensor.external_data for text in (entry.key, entry.value))
+    for item in (*model.opset_import, *model.functions):
+        yield item.domain
+
+
 def subgraphs(node: Any) -> Iterator[Any]:
     """The bodies of one control-flow node."""
     for attribute in node.attribute:
