@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from matrix_adapters import checks, tensors
 from matrix_adapters.adapter import Unavailable
 from matrix_adapters.clock import Samples
@@ -88,7 +89,9 @@ def test_an_early_sample_that_computed_much_longer_is_a_late_compile() -> None:
 
 
 def test_an_early_sample_that_only_waited_is_an_outlier() -> None:
-    (flag,) = checks.sample_flags(samples([5, 90, 5, 5, 5, 5, 5], cpu=[5] * 7, switches=[0, 3, 0, 0, 0, 0, 0]))
+    (flag,) = checks.sample_flags(
+        samples([5, 90, 5, 5, 5, 5, 5], cpu=[5] * 7, switches=[0, 3, 0, 0, 0, 0, 0])
+    )
     assert flag.code == "outlier"
     assert "preempted" in flag.text
 
@@ -124,9 +127,12 @@ def test_any_series_of_samples_can_be_checked(wall: list[float]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "asked", "used"), [("threads", 1, 2), ("precision", "fp32", "bf16"), ("math_mode", "fp32", "tf32")]
+    ("name", "asked", "used"),
+    [("threads", 1, 2), ("precision", "fp32", "bf16"), ("math_mode", "fp32", "tf32")],
 )
-def test_what_was_not_met_is_a_flag_with_both_values(tmp_path: Path, name: str, asked: Any, used: Any) -> None:
+def test_what_was_not_met_is_a_flag_with_both_values(
+    tmp_path: Path, name: str, asked: Any, used: Any
+) -> None:
     effective = {"device": "cpu", "threads": 1, "precision": "fp32", "math_mode": "fp32", name: used}
     found = flags_of(tmp_path, task(**{name: asked}), effective=effective)
     assert found == {f"{name}_differs": f"{name}: {asked} asked, {used} used"}
@@ -154,7 +160,9 @@ def test_a_quota_that_stopped_the_process_is_a_flag_only_when_its_counter_grew(t
     def moments(before: int | None, after: int | None) -> dict[str, Any]:
         return {"before": {"throttled": before}, "after": {"throttled": after}}
 
-    assert flags_of(tmp_path, probes=moments(4, 7)) == {"throttled": "the CPU quota stopped the process 3 times"}
+    assert flags_of(tmp_path, probes=moments(4, 7)) == {
+        "throttled": "the CPU quota stopped the process 3 times"
+    }
     assert flags_of(tmp_path, probes=moments(4, 4)) == {}
     assert flags_of(tmp_path, probes=moments(None, None)) == {}
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from matrix_adapters import clock
 from matrix_adapters.protocol import Measure
 
@@ -112,17 +113,13 @@ def test_warm_up_makes_the_calls_asked_for_with_the_feed_that_is_measured(time: 
 
 def test_warm_up_is_never_empty_even_when_its_time_is_over_before_it_began(time: FakeClock) -> None:
     runner = FakeRunner(time, 100 * MS)
-    warmup = clock.warm_up(
-        clock.loop_of(runner), {}, Measure(warmup_calls=0, max_warmup_s=0.0), nothing
-    )
+    warmup = clock.warm_up(clock.loop_of(runner), {}, Measure(warmup_calls=0, max_warmup_s=0.0), nothing)
     assert warmup.calls == runner.calls == 1
 
 
 def test_warm_up_stops_at_its_time_limit_when_calls_are_slow(time: FakeClock) -> None:
     runner = FakeRunner(time, 900 * MS)
-    warmup = clock.warm_up(
-        clock.loop_of(runner), {}, Measure(warmup_calls=100, max_warmup_s=2.0), nothing
-    )
+    warmup = clock.warm_up(clock.loop_of(runner), {}, Measure(warmup_calls=100, max_warmup_s=2.0), nothing)
     assert warmup.calls == 3
 
 
@@ -177,9 +174,7 @@ def test_sampling_ends_at_the_number_of_samples_wanted(time: FakeClock) -> None:
 
 def test_sampling_ends_when_its_time_is_over(time: FakeClock) -> None:
     runner = FakeRunner(time, 400 * MS)
-    samples, _ = clock.steady(
-        clock.loop_of(runner), {}, 1, Measure(samples=100, max_steady_s=2.0), nothing
-    )
+    samples, _ = clock.steady(clock.loop_of(runner), {}, 1, Measure(samples=100, max_steady_s=2.0), nothing)
     assert len(samples) == 5
 
 

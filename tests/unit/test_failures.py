@@ -6,6 +6,7 @@ import errno
 from pathlib import Path
 
 import pytest
+
 from matrix_adapters.adapter import Unavailable, Unsupported
 from matrix_adapters.failures import ContractError, Measured, classify
 from matrix_adapters.protocol import State
@@ -21,8 +22,16 @@ def named(name: str, base: type[Exception] = RuntimeError) -> type[Exception]:
     [
         (AttributeError("_ARRAY_API not found"), "numpy_abi", "NumPy ABI: AttributeError: _ARRAY_API"),
         (ImportError("numpy.core.multiarray failed to import"), "numpy_abi", "multiarray"),
-        (ValueError("numpy.dtype size changed, may indicate binary incompatibility"), "numpy_abi", "size changed"),
-        (TypeError("Descriptors cannot be created directly.\nIf this call"), "protobuf_version", "Descriptors"),
+        (
+            ValueError("numpy.dtype size changed, may indicate binary incompatibility"),
+            "numpy_abi",
+            "size changed",
+        ),
+        (
+            TypeError("Descriptors cannot be created directly.\nIf this call"),
+            "protobuf_version",
+            "Descriptors",
+        ),
         (
             ImportError("libcudnn.so.9: cannot open shared object file: No such file or directory"),
             "missing_library",
@@ -46,15 +55,19 @@ def test_the_cause_inside_a_wrapped_import_error_is_found() -> None:
         try:
             raise ImportError("libcublas.so.12: cannot open shared object file")
         except ImportError as cause:
-            raise ImportError('Traceback (most recent call last):\n  File "x", line 1\nFailed to load') from cause
+            raise ImportError(
+                'Traceback (most recent call last):\n  File "x", line 1\nFailed to load'
+            ) from cause
     except ImportError as error:
-        state, reason = classify(error, "import")
+        _, reason = classify(error, "import")
     assert reason.code == "missing_library"
     assert "libcublas.so.12" in reason.text
 
 
 def test_a_message_that_is_a_traceback_is_quoted_by_its_error_line() -> None:
-    text = 'Traceback (most recent call last):\n  File "x.py", line 3, in f\nImportError: boom\n\nFailed to load'
+    text = (
+        'Traceback (most recent call last):\n  File "x.py", line 3, in f\nImportError: boom\n\nFailed to load'
+    )
     _, reason = classify(ImportError(text), "import")
     assert reason.text.endswith("ImportError: ImportError: boom")
 

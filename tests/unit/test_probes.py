@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from matrix_adapters import cgroup, memory, nvml, probes
 from matrix_adapters.cgroup import Quota
 
