@@ -98,7 +98,6 @@ def evidence_of(
 ) -> Evidence:
     """What `consolidate` needs, from a run's header and attempts."""
     code, text = _STOPPED[header.outcome]
-    measure = header.config.get("measure")
     return Evidence(
         environments=environments,
         artefacts=artefacts,
@@ -106,7 +105,7 @@ def evidence_of(
         samples=samples,
         blocks=header.blocks,
         stopped=ReasonRecord(code=code, text=f"{text}; `matrix run --resume {header.id}` goes on"),
-        measure=measure if isinstance(measure, Mapping) else {},
+        measure=header.measure,
     )
 
 

@@ -10,7 +10,7 @@ import contextlib
 import errno
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +38,18 @@ def storage_error(error: OSError, place: Path) -> StorageError:
     return StorageError(f"{where} cannot be written: {error.strerror or error}")
 
 
-def replace(path: Path, text: str) -> None:
-    """Write `text` to `path`: a reader sees the old file or the new one, after a power cut too."""
+def replace(path: Path, content: str | Iterable[bytes]) -> None:
+    """Write `content` to `path`: a reader sees the old file or the new one, after a power cut too."""
+    pieces = (content.encode("utf-8"),) if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with storage(path):
         try:
-            with temporary.open("w", encoding="utf-8") as stream:
-                stream.write(text)
+            with temporary.open("wb") as stream:
+                stream.writelines(pieces)
                 stream.flush()
                 os.fsync(stream.fileno())
             temporary.replace(path)
-        except OSError:
+        except BaseException:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
             raise

@@ -37,6 +37,7 @@ class RunHeader(Model):
     outcome: Outcome = "running"
     sweep: str = ""
     config: Mapping[str, Any] = Field(default_factory=dict)  # as resolved
+    measure: Mapping[str, Any] = Field(default_factory=dict)  # the same with every default filled in
     seed: int
     blocks: int = 1  # timed launches planned for each cell
     backend: str = ""

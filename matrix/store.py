@@ -166,8 +166,7 @@ class RunStore:
             folder.mkdir(parents=True)
         lock = _lock(folder)
         try:
-            plan = b"".join(durable.dump_line(plain(cell)) for cell in cells)
-            durable.replace(folder / PLAN_FILE, plan.decode())
+            durable.replace(folder / PLAN_FILE, (durable.dump_line(plain(cell)) for cell in cells))
             durable.replace(folder / HEADER_FILE, _dump_header(header))
             return cls(folder, header, lock)
         except BaseException:
@@ -221,7 +220,7 @@ class RunStore:
     def write_records(self, records: Iterable[Record]) -> None:
         """Replace cells.jsonl, and say in the header what it was made from. Raises StorageError."""
         lines = (durable.dump_line(r.model_dump(mode="json", exclude_defaults=True)) for r in records)
-        durable.replace(self.folder / CELLS_FILE, b"".join(lines).decode())
+        durable.replace(self.folder / CELLS_FILE, lines)
         self.update_header(consolidated_bytes=self._lines.size)
 
     def scratch(self, name: str) -> Path:

@@ -54,16 +54,17 @@ def run_worker(
     stall_s: float,
     on_phase: Callable[[str], None] | None = None,
     cancel: Cancel | None = None,
+    out_dir: Path | None = None,
     tick_s: float = TICK_S,
 ) -> Result:
-    """Run `task` in a fresh process; `folder` gets `in/` and `out/`. Always returns a result.
+    """Run `task` in a fresh process; `folder` gets `in/` and `out/` (or `out_dir`, where given).
 
-    Stops it after `timeout_s`, or when for `stall_s` it gave no sign of life (neither a
-    new heartbeat nor processor time), or when `cancel` is set. Whatever it started is
-    dead on return. `result.probes["orchestrator"]` says what was seen from outside.
-    Raises StorageError when the task cannot be written.
+    Always returns a result. Stops the worker after `timeout_s`, or when for `stall_s` it
+    gave no sign of life (neither a new heartbeat nor processor time), or when `cancel` is
+    set. Whatever it started is dead on return. `result.probes["orchestrator"]` says what
+    was seen from outside. Raises StorageError when the task cannot be written.
     """
-    in_dir, out_dir = folder / "in", folder / "out"
+    in_dir, out_dir = folder / "in", out_dir or folder / "out"
     with storage(folder):
         in_dir.mkdir(parents=True, exist_ok=True)
         out_dir.mkdir(parents=True, exist_ok=True)
