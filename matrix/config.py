@@ -21,7 +21,7 @@ from matrix.located import Checker, did_you_mean
 from matrix.select import Selector, selector
 from matrix.sweep_names import check_names
 from matrix.user_model import UserModel, resolve
-from matrix.yaml_source import Document, Loc, Position, read
+from matrix.yaml_source import Document, Loc, from_data, read
 from matrix_adapters.protocol import Measure
 
 __all__ = [
@@ -153,8 +153,7 @@ def load_sweep(name_or_path: str | Path, catalog: Catalog) -> SweepConfig:
 
 def sweep_from_data(data: Mapping[str, Any], catalog: Catalog, name: str) -> SweepConfig:
     """A sweep from plain data (what a run stored of it); `name` is what messages call it."""
-    document = Document(name=name, data=dict(data), keys={}, values={(): Position(1, 1)}, raw={}, problems=())
-    return _resolve(document, Path.cwd(), catalog)
+    return _resolve(from_data(dict(data), name), Path.cwd(), catalog)
 
 
 def _resolve(document: Document, folder: Path, catalog: Catalog) -> SweepConfig:

@@ -80,7 +80,9 @@ def _hardware(checker: Checker, data: Mapping[str, Any], loc: Loc, catalog: Cata
     devices = {s.device: h for f in catalog.frameworks.values() for h, s in f.hardware.items()}
     for at, name in _items(data, loc, "hardware"):
         if isinstance(name, str) and name not in known:
-            checker.add(at, f"there is no hardware profile {name!r}{_nearest(name, known, devices)}")
+            kinds = [h for h, e in catalog.hardware.items() if name.lower() in e.title.lower().split()]
+            hint = f" (did you mean {' or '.join(kinds)}?)" if kinds else _nearest(name, known, devices)
+            checker.add(at, f"there is no hardware profile {name!r}{hint}")
 
 
 def _models(checker: Checker, data: Mapping[str, Any], folder: Path, catalog: Catalog) -> None:

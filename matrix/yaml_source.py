@@ -102,6 +102,20 @@ def parse(text: str, name: str) -> Document:
         raise ConfigError([f"{name}:1:1: nested too deeply"]) from None
 
 
+def from_data(data: Any, name: str) -> Document:
+    """A document of data that was no YAML text: every place is line 1, but known by its path."""
+    values: dict[Loc, Position] = {}
+
+    def walk(value: Any, loc: Loc) -> None:
+        values[loc] = Position(1, 1)
+        inner: Any = value.items() if isinstance(value, Mapping) else ()
+        for key, item in enumerate(value) if isinstance(value, list) else inner:
+            walk(item, (*loc, key))
+
+    walk(data, ())
+    return Document(name=name, data=data, keys={}, values=values, raw={}, problems=())
+
+
 def path_text(loc: Sequence[str | int]) -> str:
     """`frameworks[0].name`."""
     text = ""
