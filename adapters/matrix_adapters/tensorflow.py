@@ -287,6 +287,7 @@ class _KerasHubNetwork:
 def _from_preset(model: ModelSpec, folder: Path) -> Any:
     """The KerasHub model of one folder. Raises Unsupported where KerasHub has no way to load it."""
     import keras_hub
+    from safetensors import SafetensorError
 
     if model.task not in _CLASSES or model.format not in ("transformers", "timm"):
         raise Unsupported(f"KerasHub loads no {model.format} folder for the task {model.task!r}")
@@ -298,6 +299,12 @@ def _from_preset(model: ModelSpec, folder: Path) -> Any:
         if str(error).startswith(_REFUSALS):
             raise Unsupported(f"keras-hub {keras_hub.__version__}: {error}") from error
         raise
+    except SafetensorError as error:
+        # Converters look for the tensor names of one head: DistilBERT's and RoBERTa's for those of a
+        # masked language model, where the bare encoder's have no prefix.
+        raise Unsupported(
+            f"keras-hub {keras_hub.__version__} cannot read these weights as {name}: {error}"
+        ) from error
 
 
 def _needs_keras_hub(model: ModelSpec | None) -> bool:

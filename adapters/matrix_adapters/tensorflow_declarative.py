@@ -21,6 +21,9 @@ from matrix_adapters.protocol import ModelSpec
 
 Tensors = Mapping[str, np.ndarray]
 
+#: Weights are read over whatever is there; LSTM's own draw has no kernel for bfloat16.
+_NO_DRAW = {"kernel_initializer": "zeros", "recurrent_initializer": "zeros"}
+
 
 class DeclarativeNetwork:
     """One of the two networks, as the runner wants it."""
@@ -59,7 +62,7 @@ def _lstm(config: Mapping[str, Any], tensors: Tensors) -> tuple[list[Any], Calla
     size = config["input_size"]
     for k in range(config["num_layers"]):
         last = k == config["num_layers"] - 1
-        layer = keras.layers.LSTM(config["hidden_size"], return_sequences=not last)
+        layer = keras.layers.LSTM(config["hidden_size"], return_sequences=not last, **_NO_DRAW)
         layer.build((None, None, size))
         # Both order their gates input, forget, cell, output; PyTorch has two biases, used as a sum.
         bias = tensors[f"lstm.bias_ih_l{k}"] + tensors[f"lstm.bias_hh_l{k}"]
@@ -90,7 +93,7 @@ def _dlrm(config: Mapping[str, Any], tensors: Tensors) -> tuple[list[Any], Calla
     def function(dense: Any, sparse: Any) -> Any:
         for layer in bottom:
             dense = layer(dense)
-        looked_up = [table(sparse[:, i]) for i, table in enumerate(tables)]
+        looked_up = [table(rows) for table, rows in zip(tables, tf.unstack(sparse, axis=1), strict=True)]
         stacked = tf.stack([dense, *looked_up], axis=1)
         dots = tf.reshape(tf.matmul(stacked, stacked, transpose_b=True), (-1, vectors * vectors))
         x = tf.concat([dense, tf.gather(dots, below, axis=1)], axis=1)
@@ -106,7 +109,7 @@ _BUILDERS = {"lstm": _lstm, "dlrm": _dlrm}
 
 def _dense(tensors: Tensors, name: str, activation: str | None = None) -> Any:
     weight = tensors[f"{name}.weight"]
-    layer = keras.layers.Dense(weight.shape[0], activation=activation)
+    layer = keras.layers.Dense(weight.shape[0], activation=activation, kernel_initializer="zeros")
     layer.build((None, weight.shape[1]))
     layer.set_weights([weight.T, tensors[f"{name}.bias"]])
     return layer
@@ -114,7 +117,7 @@ def _dense(tensors: Tensors, name: str, activation: str | None = None) -> Any:
 
 def _embedding(tensors: Tensors, name: str) -> Any:
     weight = tensors[name]
-    layer = keras.layers.Embedding(*weight.shape)
+    layer = keras.layers.Embedding(*weight.shape, embeddings_initializer="zeros")
     layer.build(None)
     layer.set_weights([weight])
     return layer
