@@ -61,7 +61,16 @@ class Adapter(Protocol):
 
 
 class Runner(Protocol):
-    """One loaded model, ready to be called with feeds of one shape."""
+    """One loaded model, ready to be called with feeds of one shape.
+
+    Optional, where a runner has it:
+
+    * `synchronous = True`: `run` returns only when the result is there, so the loop
+      need not call `sync` (which must exist all the same);
+    * `peak_device_memory() -> int`: the most bytes of device memory held so far;
+    * a list `flags` of `{"code", "text"}` in `effective()`: what the adapter itself
+      distrusts, carried to the cell.
+    """
 
     def prepare(self, feed: Feed) -> Feed:
         """Host arrays as this framework wants them (names, layout, dtype). Outside the timed region."""

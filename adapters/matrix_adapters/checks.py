@@ -19,6 +19,7 @@ from matrix_adapters.protocol import Flag, Task, TensorFacts
 
 OVERHEAD_SHARE = 0.01  # of a call that may be our own loop
 OUTLIER_FACTOR = 5.0  # times the median sample
+WAIT_SHARE = 0.10  # of the steady phase in which others may hold the CPUs
 TREND_SHARE = 0.10  # between the first and the last third of the samples
 TREND_Z = 2.58  # Mann-Kendall, two-sided 1 %
 TREND_SAMPLES = 9
@@ -45,12 +46,17 @@ def clock_moved(samples: clock.Samples) -> None:
         raise Measured("zero_time", "a sample took no time: the clock stood still or ran backwards")
 
 
-def loop_overhead(null_runner: Any, samples: clock.Samples, target_ns: int) -> dict[str, Any]:
-    """The loop's own cost per call, measured here and now, and its share of a call (never subtracted)."""
+def sample_facts(null_runner: Any, samples: clock.Samples, target_ns: int) -> dict[str, Any]:
+    """CPU time per wall time; the loop's own cost per call, measured here and now, and its share of a call.
+
+    Nothing is ever subtracted.
+    """
     median, low, high = clock.loop_cost_ns(null_runner, target_ns)
     call = float(np.median(samples.per_call(samples.wall_ns)))
     sample = float(np.median(samples.wall_ns))
+    wall = float(samples.wall_ns.sum())
     return {
+        "cpu_share": float(samples.process_ns.sum()) / wall if wall else 0.0,
         "loop_cost_ns": median,
         "loop_cost_low_ns": low,
         "loop_cost_high_ns": high,
@@ -64,6 +70,7 @@ def flags(task: Task, launch: Launch) -> list[Flag]:
     return [
         *_differs_from_asked(task, launch.effective),
         *_crowded(task, launch.probes),
+        *_contended(task, launch),
         *_data_flags(launch),
         *_overhead_flags(launch.sampling),
     ]
@@ -92,14 +99,43 @@ def _differs_from_asked(task: Task, effective: Mapping[str, Any]) -> list[Flag]:
     return found
 
 
+def _contended(task: Task, launch: Launch) -> list[Flag]:
+    """Others competed for the CPUs, by the kernel's own account (PSI, steal), and it was felt.
+
+    One thread that computed nearly all the time was not held up, however busy the rest was.
+    """
+    seconds = launch.phases.get("steady_s", 0.0)
+    if not seconds or task.device != "cpu":
+        return []
+    found = []
+    waited = min(1.0, _growth(launch.probes, "pressure_cpu_us") / 1e6 / seconds)
+    computed = launch.sampling.get("cpu_share", 0.0)
+    if waited > WAIT_SHARE and not (task.threads == 1 and computed >= 1 - WAIT_SHARE):
+        text = (
+            f"tasks waited for a CPU {waited:.0%} of the steady phase, this one computed {computed:.0%} of it"
+        )
+        found.append(Flag(code="contended", text=text))
+    stolen = _growth(launch.probes, "steal_s") / seconds
+    if stolen > WAIT_SHARE:
+        text = f"the hypervisor gave {stolen:.2f} CPUs to others in the steady phase"
+        found.append(Flag(code="stolen", text=text))
+    return found
+
+
+def _growth(seen: Mapping[str, Any], name: str) -> float:
+    """How much a counter grew over the steady phase; 0 where it cannot be read."""
+    before, after = (seen.get(when, {}).get(name) for when in ("before", "after"))
+    return 0.0 if before is None or after is None else float(after - before)
+
+
 def _crowded(task: Task, seen: Mapping[str, Any]) -> list[Flag]:
     found = []
     usable = seen.get("machine", {}).get("usable_threads")
     if usable is not None and task.threads > usable:
         found.append(Flag(code="oversubscribed", text=f"{task.threads} threads on {usable} usable CPUs"))
-    before, after = (seen.get(when, {}).get("throttled") for when in ("before", "after"))
-    if before is not None and after is not None and after > before:
-        found.append(Flag(code="throttled", text=f"the CPU quota stopped the process {after - before} times"))
+    stops = int(_growth(seen, "throttled"))
+    if stops > 0:
+        found.append(Flag(code="throttled", text=f"the CPU quota stopped the process {stops} times"))
     gpu = seen.get("after", {}).get("gpu") or {}
     if gpu.get("throttle_reasons"):
         found.append(

@@ -161,7 +161,7 @@ def _time(runner: Runner, feed: Feed, task: Task, launch: Launch) -> dict[str, n
         "warmup_calls": warmup.calls,
         "sample_target_ns": target,
         "collector": "off",
-        **checks.loop_overhead(SynchronousNullRunner() if synchronous else NullRunner(), samples, target),
+        **checks.sample_facts(SynchronousNullRunner() if synchronous else NullRunner(), samples, target),
     }
     _energy(launch)
     checks.clock_moved(samples)

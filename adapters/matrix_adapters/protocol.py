@@ -275,8 +275,11 @@ def _build_dataclass(kind: Any, data: Any, where: str) -> Any:
 def write_atomic(path: Path, text: str) -> None:
     """Replace `path` in one step: a reader sees the old text or the new, never half."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)  # a full disk leaves an empty one
 
 
 def content_hash(value: Any, length: int = 16) -> str:

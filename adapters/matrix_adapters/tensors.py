@@ -25,11 +25,14 @@ def load(path: Path) -> dict[str, np.ndarray]:
 def save(path: Path, arrays: Arrays) -> None:
     """Write an `.npz` in one step. Unlike `np.savez`, any name will do (ONNX outputs are free text)."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with zipfile.ZipFile(temporary, "w") as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
-                np.lib.format.write_array(stream, array, allow_pickle=False)
-    temporary.replace(path)
+    try:
+        with zipfile.ZipFile(temporary, "w") as archive:
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                    np.lib.format.write_array(stream, array, allow_pickle=False)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def host_copy(outputs: Any) -> dict[str, np.ndarray]:

@@ -28,7 +28,7 @@ def test_the_loop_costs_under_a_seventh_of_a_microsecond_a_call(
     costs = [clock.loop_cost_ns(runner, clock.sample_target_ns(Measure())) for _ in range(ATTEMPTS)]
     median, low, high = min(costs)
     with capsys.disabled():
-        print(f"\n  loop cost per call: {median:.1f} ns (least {low:.1f}, most {high:.1f})")
+        print(f"\n  loop cost per call: {median:.1f} ns (interval {low:.1f} to {high:.1f})")
     assert median < LOOP_COST_NS
 
 
@@ -59,5 +59,5 @@ def test_reading_clocks_costs_under_one_per_cent_of_a_sample(
             f"\n  call of {call_ns / 1e3:g} us: {calls} a sample; all clocks {min(shares):.2%} of a sample, "
             f"the one inside it {inside:.3%}"
         )
-    assert min(shares) <= CLOCK_SHARE * 1.1  # both sides are measured, each with its own noise
+    assert min(shares) < CLOCK_SHARE
     assert inside < CLOCK_SHARE

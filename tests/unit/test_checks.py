@@ -187,3 +187,40 @@ def test_subnormal_inputs_and_outputs_are_counted(tmp_path: Path) -> None:
 def test_a_loop_that_costs_more_than_one_per_cent_of_a_call_is_flagged(tmp_path: Path) -> None:
     assert flags_of(tmp_path, sampling={"loop_share": 0.009}) == {}
     assert "overhead 2.0%" in flags_of(tmp_path, sampling={"loop_share": 0.02})["overhead"]
+
+
+def contention(tmp_path: Path, *, waited_us: int, steal_s: float = 0.0, cpu_share: float, **asked: Any) -> set[str]:
+    """Flag codes of a steady phase of 2 s in which the kernel counted this much waiting."""
+    effective = {"device": "cpu", "precision": "fp32", "math_mode": "fp32", "threads": 1, **asked}
+    before = {"pressure_cpu_us": 1_000, "steal_s": 1.0}
+    after = {"pressure_cpu_us": 1_000 + waited_us, "steal_s": 1.0 + steal_s}
+    return set(
+        flags_of(
+            tmp_path,
+            task(**asked),
+            effective=effective,
+            phases={"steady_s": 2.0},
+            sampling={"cpu_share": cpu_share},
+            probes={"before": before, "after": after},
+        )
+    )
+
+
+def test_a_process_that_had_to_share_its_cpu_is_contended(tmp_path: Path) -> None:
+    assert contention(tmp_path, waited_us=900_000, cpu_share=0.5) == {"contended"}
+
+
+def test_one_thread_that_computed_all_the_time_was_not_held_up(tmp_path: Path) -> None:
+    assert contention(tmp_path, waited_us=900_000, cpu_share=0.99) == set()
+
+
+def test_with_more_threads_the_share_of_cpu_time_proves_nothing(tmp_path: Path) -> None:
+    assert contention(tmp_path, waited_us=900_000, cpu_share=1.5, threads=2) == {"contended"}
+
+
+def test_a_process_that_waits_on_an_idle_machine_is_not_contended(tmp_path: Path) -> None:
+    assert contention(tmp_path, waited_us=10_000, cpu_share=0.1) == set()
+
+
+def test_time_that_the_hypervisor_took_is_flagged(tmp_path: Path) -> None:
+    assert contention(tmp_path, waited_us=0, steal_s=0.5, cpu_share=1.0) == {"stolen"}

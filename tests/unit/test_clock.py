@@ -155,11 +155,21 @@ def test_one_slow_trial_does_not_make_the_batch_too_small(time: FakeClock) -> No
     assert clock.calibrate(clock.loop_of(runner), {}, 1_000, 200_000) >= 200
 
 
-def test_slow_clocks_make_longer_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock, "edge_cost_ns", lambda: 12_000.0)
-    assert clock.sample_target_ns(Measure(min_sample_s=200e-6)) == 1_200_000
-    monkeypatch.setattr(clock, "edge_cost_ns", lambda: 1_000.0)
-    assert clock.sample_target_ns(Measure(min_sample_s=200e-6)) == 200_000
+@pytest.mark.parametrize(("cost", "target"), [(100.0, 200_000), (2_000.0, 200_000), (3_400.0, 400_000)])
+def test_slow_clocks_make_longer_samples_in_steps(
+    monkeypatch: pytest.MonkeyPatch, cost: float, target: int
+) -> None:
+    monkeypatch.setattr(clock, "edge_cost_ns", lambda: cost)
+    assert clock.sample_target_ns(Measure(min_sample_s=200e-6)) == target
+
+
+@given(cost=st.floats(1.0, 1e6), least=st.floats(1e-9, 1.0))
+def test_reading_the_clocks_never_costs_more_than_one_per_cent_of_the_target(cost: float, least: float) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock, "edge_cost_ns", lambda: cost)
+        target = clock.sample_target_ns(Measure(min_sample_s=least))
+    assert target >= int(least * 1e9)
+    assert cost <= 0.01 * target * (1 + 1e-9)
 
 
 def test_sampling_ends_at_the_number_of_samples_wanted(time: FakeClock) -> None:

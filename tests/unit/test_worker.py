@@ -140,9 +140,12 @@ def wait_until(true: Callable[[], bool], timeout: float = 30.0) -> None:
         time.sleep(0.02)
 
 
+BUSY = {"overhead", "outlier", "not_stationary", "late_compile", "contended", "stolen", "throttled"}
+
+
 def codes(result: Result) -> set[str]:
     """Flags but for those that a busy machine or a tiny call may raise by itself."""
-    return {flag.code for flag in result.flags} - {"overhead", "outlier", "not_stationary", "late_compile"}
+    return {flag.code for flag in result.flags} - BUSY
 
 
 def text_of(result: Result, code: str) -> str:
