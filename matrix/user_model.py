@@ -101,7 +101,7 @@ def resolve(
         checker.add((*loc, "path"), "; ".join(error.problems))
         return None
     if model.format is not None and model.format != known["format"]:
-        checker.add((*loc, "format"), f"{model.path} is a {known['format']} model")
+        checker.add((*loc, "format"), f"the model's format is {known['format']}")
     inputs = known.pop("entries", None) or _inputs(model, known["inputs"], checker, loc)
     if checker.has_problem(loc):
         return None
