@@ -308,7 +308,7 @@ def _artefacts(artefact: ArtefactAttempt | None) -> dict[str, Any]:
 
 
 def _with_purpose(slot: Slot, reason: ReasonRecord | None) -> ReasonRecord | None:
-    if reason is None or slot[0] != "memory":
+    if reason is None or slot[0] != "memory" or reason.code in ("unavailable", "unsupported"):
         return reason
     return reason.model_copy(update={"text": f"in the memory launch: {reason.text}"})
 

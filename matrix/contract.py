@@ -10,9 +10,7 @@ from matrix.run_records import ArtefactAttempt
 
 #: facts of an export that change what is run
 _EXPORT_FACTS = ("exporter", "exporter_version", "opset", "ir_version")
-_ASKED = ("launches", "samples", "max_steady_s")
-#: what the worker did, not what came out of it
-_SAMPLING = ("synchronous", "collector", "sample_target_ns")
+_ASKED = ("launches", "samples", "max_steady_s", "min_sample_s")
 
 
 def contract_of(
@@ -24,7 +22,6 @@ def contract_of(
     """
     hashes = artefact.hashes if artefact else {}
     facts = artefact.facts if artefact else {}
-    sampling = {name: launch.sampling[name] for name in _SAMPLING if name in launch.sampling}
     return {
         "boundary": launch.sampling.get("boundary", "host_to_host"),
         "transfer": "included",
@@ -35,10 +32,7 @@ def contract_of(
         "layout": launch.effective.get("layout"),
         "warmup": {name: asked[name] for name in ("warmup_calls", "max_warmup_s") if name in asked},
         "cache": "warm: the same inputs in every call",
-        "sampling": {
-            **sampling,
-            **{n: asked[n] for n in ("launches", "samples", "max_steady_s") if n in asked},
-        },
+        "sampling": {name: asked[name] for name in _ASKED if name in asked},
         "inputs": hashes.get("inputs"),
         "weights": hashes.get("weights"),
         "export": {name: facts[name] for name in _EXPORT_FACTS if name in facts},

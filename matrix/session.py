@@ -19,14 +19,17 @@ from matrix.catalog.types import Catalog
 from matrix.config import SweepConfig
 from matrix.consolidate import consolidate, evidence_of
 from matrix.errors import MatrixError, StorageError
+from matrix.machine import usable_threads
 from matrix.outcome import CellEnd, SweepOutcome, count_states, exit_code
-from matrix.records import Record
+from matrix.records import ReasonRecord, Record
 from matrix.run_names import new_id
 from matrix.run_records import Outcome, RunHeader, Session, utc_now
 from matrix.store import RunStore
 
 #: packages whose version may explain a difference on the host side
 _STANDS_ON = ("numpy", "pydantic", "psutil")
+#: a load average above this share of the CPUs is worth a warning
+_BUSY_SHARE = 0.5
 
 
 def new_header(
@@ -106,6 +109,15 @@ def load_average() -> dict[str, Any]:
         return {"load_average": [round(value, 2) for value in os.getloadavg()]}
     except (AttributeError, OSError):
         return {}
+
+
+def _busy(load: Mapping[str, Any]) -> list[ReasonRecord]:
+    """A warning when others use the machine before anything of ours does."""
+    average, cpus = load.get("load_average", [0.0])[0], usable_threads()
+    if average <= _BUSY_SHARE * cpus:
+        return []
+    text = f"the machine was busy when the session began: load average {average:g} on {cpus} usable CPUs"
+    return [ReasonRecord(code="busy_machine", text=text)]
 
 
 def _watched(store: RunStore, catalog: Catalog, ends: list[CellEnd]) -> Iterator[Record]:

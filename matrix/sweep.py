@@ -151,7 +151,7 @@ class _Sweep:
             return stop.outcome
         except KeyboardInterrupt:
             return "interrupted"
-        return "complete"
+        return "interrupted" if self._stop.cancel.is_set() else "complete"
 
     def _open_cells(self) -> list[Cell]:
         return [cell for cell in self._runnable if self._ledger.is_open(cell)]

@@ -31,7 +31,7 @@ from matrix_adapters.protocol import (
 
 MAX_RESULT_BYTES = 64 << 20
 MAX_LOG_BYTES = 256 << 20
-_TAIL_BYTES, _TAIL_LINES = 4096, 12
+_TAIL_BYTES, _TAIL_LINES, _TAIL_CHARACTERS = 16384, 3, 300
 _FULL_DISK_BYTES = 1 << 20
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r(?!\n)")
 
@@ -111,7 +111,10 @@ def read_heartbeat(out: Path) -> Heartbeat | None:
 
 
 def log_tail(out: Path) -> str:
-    """The last lines that the worker printed, without terminal control; "" when it was silent."""
+    """What the worker printed last, in one line; "" when it was silent.
+
+    Python's own dump of a crash is left out: it follows what native code had to say.
+    """
     try:
         with (out / LOG_FILE).open("rb") as stream:
             stream.seek(0, 2)
@@ -119,9 +122,9 @@ def log_tail(out: Path) -> str:
             text = stream.read().decode("utf-8", errors="replace")
     except OSError:
         return ""
-    printable = "".join(c for c in _ESCAPES.sub("", text) if c.isprintable() or c in "\n\t")
-    lines = [line.rstrip() for line in printable.splitlines() if line.strip()]
-    return "\n".join(lines[-_TAIL_LINES:])
+    text = _ESCAPES.sub("", text).partition("Fatal Python error: ")[0]
+    lines = ("".join(c for c in line if c.isprintable()).strip() for line in text.splitlines())
+    return " | ".join([line for line in lines if line][-_TAIL_LINES:])[-_TAIL_CHARACTERS:]
 
 
 def _schema_of(text: str) -> object:
@@ -213,7 +216,7 @@ def _signal_name(number: int) -> str:
 
 def _result(state: State, code: str, text: str, tail: str = "") -> Result:
     if tail:
-        text = f"{text}. Last lines of its log:\n{tail}"
+        text = f"{text}; the end of its log: {tail}"
     return Result(state=state, reason=Reason(code=code, text=text))
 
 
