@@ -36,6 +36,7 @@ class BuiltEnvironment:
     python: Path  # the interpreter that runs the worker
     python_version: str
     worker_path: Path  # the folder that holds `matrix_adapters`, and nothing else
+    import_path: tuple[str, ...] = ()  # more folders, where packages were installed that way
     lock: tuple[str, ...]  # what is really installed, "name==version", sorted
     size_bytes: int | None = None
     flags: tuple[Flag, ...] = ()
@@ -50,7 +51,7 @@ class BuiltEnvironment:
 
     def environ(self) -> dict[str, str]:
         """The worker's whole environment: this process's, less what would change its interpreter."""
-        return {**clean_environ(), "PYTHONPATH": str(self.worker_path)}
+        return {**clean_environ(), "PYTHONPATH": os.pathsep.join([str(self.worker_path), *self.import_path])}
 
 
 class BuildFailed(Exception):

@@ -12,8 +12,15 @@ import importlib.util
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import IO
+
+from matrix.environments import locks
+
+_held: dict[Path, IO[bytes]] = {}
+_guard = threading.Lock()
 
 IGNORED = frozenset({"__pycache__", ".git", ".mypy_cache", ".ruff_cache", ".pytest_cache"})
 
@@ -25,6 +32,7 @@ def stage(home: Path, third_party: Iterable[Path] = ()) -> Path:
     """
     sources = [adapters_source(), *sorted({path.resolve() for path in third_party})]
     target = home / "worker" / _content_key(sources)
+    _hold(target)
     if target.is_dir():
         with contextlib.suppress(OSError):
             os.utime(target)
@@ -49,6 +57,13 @@ def adapters_source() -> Path:
     if not locations:
         raise RuntimeError("matrix_adapters is not installed beside matrix: reinstall framework-matrix")
     return Path(locations[0]).resolve()
+
+
+def _hold(target: Path) -> None:
+    """Keep `matrix clean` away from `target` until this process ends."""
+    with _guard:
+        if target not in _held:
+            _held[target] = locks.shared(target.with_name(f"{target.name}.lock"))
 
 
 def _content_key(sources: list[Path]) -> str:

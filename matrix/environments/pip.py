@@ -20,10 +20,11 @@ from packaging.version import Version
 
 from matrix.environments import locks
 from matrix.environments.base import BuildFailed, Progress, clean_environ
-from matrix.environments.installed import interpreter
+from matrix.environments.installed import interpreter, site_packages
 from matrix.environments.pip_errors import explain, not_found
 from matrix.environments.process import run_owned
 from matrix.environments.recipe import Step
+from matrix.machine import usable_threads
 
 PROBE_S = 2.0
 FIRST_PIP_WITH_PYTHON_OPTION = Version("22.3")
@@ -61,7 +62,7 @@ def install(
     progress: Progress,
 ) -> None:
     """One step of a recipe. An unreachable index gets a second try. Raises BuildFailed."""
-    base = [*pip, "--python", str(interpreter(folder)), "install"]
+    base = [*pip, "--python", str(interpreter(folder)), "install", "--no-compile"]
     if step.index is not None:
         base += ["--index-url", step.index]
     command = [*base, *(["--no-deps"] if step.no_deps else [])]
@@ -82,6 +83,18 @@ def install(
         if reason.code != "index_unreachable" or attempt == 2:
             raise BuildFailed(reason, log)
         progress("the package index does not answer, trying once more")
+
+
+def compile_bytecode(folder: Path, log: Path, cancelled: threading.Event | None) -> None:
+    """Compile all that was installed, in parallel, so that no launch pays for it.
+
+    pip would do the same in one process, file after file, which takes longer than all the
+    rest of an install. Packages' own tests are left out. A file that does not compile (some
+    are templates) is its package's business, as it is for pip.
+    """
+    command = [str(interpreter(folder)), "-I", "-m", "compileall", "-qq", "-j", str(usable_threads())]
+    command += ["-x", r"[/\\](tests?|testdata)[/\\]", str(site_packages(folder))]
+    run_owned(command, log=log, environ=clean_environ(), cancelled=cancelled)
 
 
 def host_pip(home: Path, log: Path, cancelled: threading.Event | None) -> list[str]:

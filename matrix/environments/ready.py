@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 import platform
 import subprocess
 from datetime import UTC, datetime
@@ -75,6 +77,20 @@ def write(recipe: Recipe, folder: Path, *, notes: list[str], seconds: float) -> 
     )
     write_atomic(last, "".join(f"{item}\n" for item in lock))
     write_atomic(folder / READY_FILE, to_json(marker))
+
+
+def touch(folder: Path) -> None:
+    """Remember that the environment was used now."""
+    with contextlib.suppress(OSError):
+        os.utime(folder / READY_FILE)
+
+
+def last_used(folder: Path) -> float:
+    """When it was used or begun last (`time.time()`)."""
+    for path in (folder / READY_FILE, folder):
+        with contextlib.suppress(OSError):
+            return path.stat().st_mtime
+    return 0.0
 
 
 def some(items: tuple[str, ...]) -> str:

@@ -11,7 +11,7 @@ import errno
 import shutil
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Literal
 
@@ -90,6 +90,7 @@ class VenvBackend:
                     remove_tree(target)
                     self._build(recipe, target, log, progress, cancelled)
                     built_here = True
+        ready.touch(target)
         return BuiltEnvironment(
             environment=environment,
             backend=self.name,
@@ -105,6 +106,18 @@ class VenvBackend:
             reused=not built_here,
             log=log,
         )
+
+    def built(self, environments: Iterable[Environment]) -> set[Environment]:
+        """Those that are there already, by their markers alone: what a plan need not pay for."""
+        found = set()
+        for environment in environments:
+            try:
+                recipe = recipe_for(self._frameworks[environment.framework], environment)
+            except BuildFailed:
+                continue
+            if ready.read(self.folder / recipe.key) is not None:
+                found.add(environment)
+        return found
 
     def close(self) -> None:
         """Let `matrix clean` remove what this backend returned."""
@@ -143,6 +156,9 @@ class VenvBackend:
             notes = self._install(recipe, target, log, progress, cancelled)
             progress("checking what was installed")
             checks.one_provider(recipe, target)
+            progress("compiling bytecode")
+            pip.compile_bytecode(target, log, cancelled)
+            progress("importing it once")
             checks.imports(recipe, target, log, cancelled)
             ready.write(recipe, target, notes=notes, seconds=time.monotonic() - started)
         except BuildFailed as failure:

@@ -1,0 +1,115 @@
+"""Which backend is taken, and the sentence that says so and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal
+
+from matrix.catalog.types import Framework
+from matrix.environments.base import Backend, BuildFailed, BuiltEnvironment, Progress, quiet
+from matrix.environments.host import HostBackend
+from matrix.environments.venv import VenvBackend
+from matrix.records import Environment
+from matrix_adapters.protocol import Reason
+
+Asked = Literal["auto", "docker", "venv", "host"]
+ENGINE_TIMEOUT_S = 10.0
+DEFAULT_SOCKET = "/var/run/docker.sock"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Chosen:
+    """A backend, and why it was taken."""
+
+    backend: Backend
+    why: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Engine:
+    """Whether a container engine answers, and what it or the attempt said."""
+
+    answers: bool
+    said: str
+
+
+def choose(
+    asked: Asked,
+    frameworks: Mapping[str, Framework],
+    home: Path,
+    *,
+    engine: Callable[[], Engine] | None = None,
+) -> Chosen:
+    """`auto` asks the container engine; a backend that was named is never replaced by another."""
+    ask = engine or container_engine
+    if asked == "host":
+        return Chosen(HostBackend(frameworks, home), "this interpreter, as asked (--backend host)")
+    if asked == "venv":
+        return Chosen(VenvBackend(frameworks, home), "virtualenvs, as asked (--backend venv)")
+    found = ask()
+    no_containers = "this version cannot run containers yet"
+    if asked == "docker":
+        said = f"{no_containers} ({found.said}); use --backend venv"
+        return Chosen(NoContainers(said), f"containers, as asked (--backend docker), but {said}")
+    why = f"{found.said}, but {no_containers}" if found.answers else found.said
+    return Chosen(VenvBackend(frameworks, home), f"virtualenvs, because {why}")
+
+
+def container_engine(timeout_s: float = ENGINE_TIMEOUT_S) -> Engine:
+    """Ask the engine that the environment is set up for. Gives up after `timeout_s` seconds."""
+    answer: list[Engine] = []
+
+    def ask() -> None:
+        answer.append(_ask_engine(timeout_s))
+
+    thread = threading.Thread(target=ask, daemon=True, name="container engine")
+    thread.start()
+    thread.join(timeout_s)
+    return answer[0] if answer else Engine(False, f"the container engine did not answer in {timeout_s:g} s")
+
+
+class NoContainers:
+    """`--backend docker` where containers cannot be used: every environment fails with the reason."""
+
+    name: Literal["docker"] = "docker"
+
+    def __init__(self, why: str) -> None:
+        self._reason = Reason(code="no_containers", text=why)
+
+    def build(
+        self,
+        environment: Environment,
+        *,
+        progress: Progress = quiet,
+        cancelled: threading.Event | None = None,
+    ) -> BuiltEnvironment:
+        """Always raises BuildFailed."""
+        raise BuildFailed(self._reason)
+
+
+def _ask_engine(timeout_s: float) -> Engine:
+    import docker  # heavy, and needed here only
+    import docker.errors
+
+    where = os.environ.get("DOCKER_HOST") or DEFAULT_SOCKET
+    try:
+        client = docker.from_env(timeout=int(timeout_s))
+        try:
+            version = client.version().get("Version", "of unknown version")
+        finally:
+            client.close()
+    except (docker.errors.DockerException, OSError) as error:
+        return Engine(False, f"no container engine answers at {where} ({_short(error)})")
+    return Engine(True, f"the container engine {version} answers at {where}")
+
+
+def _short(error: BaseException) -> str:
+    """The innermost cause, in one line; the outer ones repeat it with addresses of objects."""
+    while error.__cause__ or error.__context__:
+        error = error.__cause__ or error.__context__ or error
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(text.split())[:160]
