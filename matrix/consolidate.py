@@ -145,7 +145,7 @@ def _record(cell: Cell, evidence: Evidence, registry: Mapping[str, Metric], rows
     artefact = evidence.artefact(cell)
     changes: dict[str, Any] = {
         "parity": _parity(done),
-        "artefacts": _artefacts(artefact),
+        "artefacts": dict(artefact.hashes) if artefact else {},
         "versions": {name: v for launch in done for name, v in launch.versions.items()},
         "effective": dict(_of_timed(done).effective),
         "flags": cell_flags.merge(
@@ -301,10 +301,6 @@ def _parity(done: Sequence[LaunchRecord]) -> Parity | None:
     """The worst of all launches: one that failed, else the largest error."""
     judged = [launch.parity for launch in done if launch.parity is not None]
     return max(judged, key=lambda p: (not p.passed, p.max_scaled_error or 0.0), default=None)
-
-
-def _artefacts(artefact: ArtefactAttempt | None) -> dict[str, Any]:
-    return {**artefact.facts, **artefact.hashes} if artefact else {}
 
 
 def _with_purpose(slot: Slot, reason: ReasonRecord | None) -> ReasonRecord | None:

@@ -9,7 +9,7 @@ from matrix.records import LaunchRecord, Workload
 from matrix.run_records import ArtefactAttempt
 
 #: facts of an export that change what is run
-_EXPORT_FACTS = ("exporter", "exporter_version", "opset", "ir_version")
+_EXPORT_FACTS = ("exporter", "opset", "opsets", "ir_version", "dynamic")
 _ASKED = ("launches", "samples", "max_steady_s", "min_sample_s")
 
 
@@ -21,7 +21,7 @@ def contract_of(
     Effective values come from inside the framework; what it did not say is None.
     """
     hashes = artefact.hashes if artefact else {}
-    facts = artefact.facts if artefact else {}
+    export = artefact.facts.get("onnx", {}) if artefact else {}
     return {
         "boundary": launch.sampling.get("boundary", "host_to_host"),
         "transfer": "included",
@@ -35,5 +35,5 @@ def contract_of(
         "sampling": {name: asked[name] for name in _ASKED if name in asked},
         "inputs": hashes.get("inputs"),
         "weights": hashes.get("weights"),
-        "export": {name: facts[name] for name in _EXPORT_FACTS if name in facts},
+        "export": {name: export[name] for name in _EXPORT_FACTS if name in export},
     }

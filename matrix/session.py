@@ -12,14 +12,17 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import matrix
+from matrix import cell_flags, doctor
 from matrix.catalog.types import Catalog
 from matrix.config import SweepConfig
 from matrix.consolidate import consolidate, evidence_of
 from matrix.errors import MatrixError, StorageError
-from matrix.machine import usable_threads
+from matrix.load import LoadSnapshot, between, snapshot
+from matrix.machine import fingerprint
 from matrix.outcome import CellEnd, SweepOutcome, count_states, exit_code
 from matrix.records import ReasonRecord, Record
 from matrix.run_names import new_id
@@ -28,8 +31,8 @@ from matrix.store import RunStore
 
 #: packages whose version may explain a difference on the host side
 _STANDS_ON = ("numpy", "pydantic", "psutil")
-#: a load average above this share of the CPUs is worth a warning
-_BUSY_SHARE = 0.5
+#: what a run says of the machine's load; `matrix doctor` says the rest
+_SAID_BY_RUNS = ("load_high", "pressure")
 
 
 def new_header(
@@ -61,12 +64,18 @@ def new_header(
     )
 
 
-def begin_session(store: RunStore) -> None:
+def begin_session(store: RunStore, now: LoadSnapshot) -> None:
     """Write down that this process works on the run from now on. Raises StorageError."""
-    load = load_average()
-    session = Session(started=utc_now(), pid=os.getpid(), command=tuple(sys.argv), load={"before": load})
-    first = store.header.load or {"before": load}
-    store.update_header(outcome="running", ended="", load=first, sessions=(*store.header.sessions, session))
+    load = {"before": _load_facts(now)}
+    session = Session(started=utc_now(), pid=os.getpid(), command=tuple(sys.argv), load=load)
+    known = store.header
+    store.update_header(
+        outcome="running",
+        ended="",
+        load=known.load or load,
+        sessions=(*known.sessions, session),
+        warnings=cell_flags.merge([known.warnings, _busy(now)]),
+    )
 
 
 def end_session(
@@ -74,7 +83,7 @@ def end_session(
     catalog: Catalog,
     outcome: Outcome,
     *,
-    wall_s: float,
+    began: LoadSnapshot,
     stages: dict[str, float],
     error: MatrixError | None = None,
 ) -> SweepOutcome:
@@ -83,7 +92,7 @@ def end_session(
     ends: list[CellEnd] = []
     try:
         store.write_records(_watched(store, catalog, ends))
-        _close_header(store, outcome, ends, wall_s=wall_s, stages=stages)
+        _close_header(store, outcome, ends, began=began, stages=stages)
     except StorageError as full:
         if error is None:
             outcome, error = "broken_off", full
@@ -92,7 +101,7 @@ def end_session(
         for _ in _watched(store, catalog, ends):
             pass
         with contextlib.suppress(StorageError):
-            _close_header(store, outcome, ends, wall_s=wall_s, stages=stages)
+            _close_header(store, outcome, ends, began=began, stages=stages)
     return SweepOutcome(
         folder=store.folder,
         run=store.header.id,
@@ -103,21 +112,22 @@ def end_session(
     )
 
 
-def load_average() -> dict[str, Any]:
-    """How busy the machine is: processes that run or want to, over 1, 5 and 15 minutes."""
-    try:
-        return {"load_average": [round(value, 2) for value in os.getloadavg()]}
-    except (AttributeError, OSError):
-        return {}
+def _load_facts(now: LoadSnapshot, since: LoadSnapshot | None = None) -> dict[str, Any]:
+    """How busy the machine is, and was since another look at it."""
+    facts: dict[str, Any] = {"pressure": now.pressure}
+    if now.load_average is not None:
+        facts["load_average"] = [round(value, 2) for value in now.load_average]
+    if since is not None:
+        passed = between(since, now)
+        facts |= {"busy": passed.busy, "steal": passed.steal, "text": passed.text}
+    return {name: value for name, value in facts.items() if value is not None}
 
 
-def _busy(load: Mapping[str, Any]) -> list[ReasonRecord]:
-    """A warning when others use the machine before anything of ours does."""
-    average, cpus = load.get("load_average", [0.0])[0], usable_threads()
-    if average <= _BUSY_SHARE * cpus:
-        return []
-    text = f"the machine was busy when the session began: load average {average:g} on {cpus} usable CPUs"
-    return [ReasonRecord(code="busy_machine", text=text)]
+def _busy(now: LoadSnapshot) -> list[ReasonRecord]:
+    """Warnings when others use the machine before anything of ours does."""
+    machine = fingerprint()
+    spoilers = doctor.warnings(machine, now, Path.cwd())
+    return [ReasonRecord(code=s.code, text=s.text) for s in spoilers if s.code in _SAID_BY_RUNS]
 
 
 def _watched(store: RunStore, catalog: Catalog, ends: list[CellEnd]) -> Iterator[Record]:
@@ -135,9 +145,15 @@ def _watched(store: RunStore, catalog: Catalog, ends: list[CellEnd]) -> Iterator
 
 
 def _close_header(
-    store: RunStore, outcome: Outcome, ends: list[CellEnd], *, wall_s: float, stages: dict[str, float]
+    store: RunStore,
+    outcome: Outcome,
+    ends: list[CellEnd],
+    *,
+    began: LoadSnapshot,
+    stages: dict[str, float],
 ) -> None:
-    load = load_average()
+    now = snapshot()
+    load, wall_s = _load_facts(now, began), now.at - began.at
     known = store.header
     before = dict(known.totals)
     totals = {

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from matrix import load
 from matrix.catalog.types import Catalog
 from matrix.config import SweepConfig
 from matrix.environments.base import Backend, BuildFailed, BuiltEnvironment
@@ -48,7 +49,7 @@ def run_sweep(
     *,
     store: RunStore,
     backend: Backend,
-    artefacts: Preparer,
+    artefacts: Callable[[str], Preparer],
     observer: Observer | None = None,
     budget_s: float | None = None,
     run_task: RunTask = run_worker,
@@ -56,18 +57,20 @@ def run_sweep(
     """Do what is left of the run in `store`: all of a new one, the rest of one that was stopped.
 
     Never raises for what happens to a cell, for a full disk or a stop request: the
-    outcome says it, with the exit code. `budget_s`: nothing is begun after so many
-    seconds, and cells that are not done then are `not_run`.
+    outcome says it, with the exit code. `artefacts` gives the artefact store for the
+    content key of the environment that makes them ("" when it could not be built).
+    `budget_s`: nothing is begun after so many seconds, and cells that are not done then
+    are `not_run`.
     """
     observer = observer or Silent()
-    began = time.monotonic()
+    began = load.snapshot()
     cancel = Cancel()
     stages: dict[str, float] = {}
     outcome: Outcome
     error: StorageError | None = None
     with Interrupts(cancel, observer.close) as interrupts:
         try:
-            begin_session(store)
+            begin_session(store, began)
             sweep = _Sweep(
                 config,
                 catalog,
@@ -84,9 +87,7 @@ def run_sweep(
             outcome, error = "broken_off", full
         finally:
             observer.close()
-        ended = end_session(
-            store, catalog, outcome, wall_s=time.monotonic() - began, stages=stages, error=error
-        )
+        ended = end_session(store, catalog, outcome, began=began, stages=stages, error=error)
     cancel.close()
     return ended
 
@@ -101,14 +102,14 @@ class _Sweep:
         *,
         store: RunStore,
         backend: Backend,
-        artefacts: Preparer,
+        artefacts: Callable[[str], Preparer],
         observer: Observer,
         stop: StopConditions,
         interrupts: Interrupts,
         run_task: RunTask,
     ) -> None:
         self._catalog, self._store = catalog, store
-        self._backend, self._preparer, self._observer = backend, artefacts, observer
+        self._backend, self._artefact_store, self._observer = backend, artefacts, observer
         self._stop, self._interrupts, self._run_task = stop, interrupts, run_task
         cells = store.cells()
         self._runnable = [cell for cell in cells if cell.state is None]
@@ -182,8 +183,9 @@ class _Sweep:
             key = self._launcher.key(cell)
             model = self._models[cell.workload.subject]
             wanted.setdefault(key, Wanted(model=model, workload=cell.workload, consumes=key[3]))
+        made_by = self._maker.key if isinstance(self._maker, BuiltEnvironment) else ""
         self._launcher.artefacts = prepare_artefacts(
-            self._preparer,
+            self._artefact_store(made_by),
             wanted.values(),
             run=self._make,
             store=self._store,

@@ -45,7 +45,7 @@ class Adapter:
         self.does = task.model.name.split("_")[0] if task.model else "good"
         where = os.path.dirname(os.path.abspath(__file__))
         with open(os.path.join(where, "started.txt"), "a") as journal:
-            journal.write(f"{task.framework} {task.model.name if task.model else None} {task.kind} {os.getpid()}\\n")
+            journal.write(f"{task.framework} {task.model.name} {task.kind} {os.getpid()}\\n")
         self.flag = os.path.join(where, "healed")
     def start(self):
         if self.does == "unavailable":
@@ -252,7 +252,7 @@ class ToySweep:
                 self.catalog,
                 store=open_store,
                 backend=self.backend,  # type: ignore[arg-type]
-                artefacts=preparer or ToyPreparer(self.folder / "artefacts"),
+                artefacts=lambda _: preparer or ToyPreparer(self.folder / "artefacts"),
                 observer=observer,
                 budget_s=budget_s,
                 run_task=run_task,

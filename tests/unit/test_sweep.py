@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -125,7 +126,7 @@ def test_timed_launches_never_overlap_and_each_block_follows_the_seed(tmp_path: 
         if launch.purpose == "measure"
     ]
     launches.sort(key=lambda launch: launch.started)
-    assert all(a.ended <= b.started for a, b in zip(launches, launches[1:], strict=False))
+    assert all(a.ended <= b.started for a, b in itertools.pairwise(launches))
     wanted = [cell.id for block in (0, 1) for cell in block_order(sweep.cells, 1, block)]
     assert [launch.cell for launch in launches] == wanted
 
