@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from matrix import load
@@ -20,6 +20,7 @@ from matrix.catalog.types import Catalog
 from matrix.config import SweepConfig
 from matrix.environments.base import Backend, BuildFailed, BuiltEnvironment
 from matrix.errors import StorageError
+from matrix.estimate import artefact_environment
 from matrix.execution.cancel import Cancel
 from matrix.execution.local import run_worker
 from matrix.interrupts import Interrupts
@@ -29,7 +30,7 @@ from matrix.observer import Observer, Silent
 from matrix.outcome import SweepOutcome
 from matrix.overhead import null_adapter_cost
 from matrix.preparing import Preparer, Wanted, build_environments, prepare_artefacts
-from matrix.records import Cell, Environment
+from matrix.records import Cell
 from matrix.rounds import Rounds
 from matrix.run_records import Outcome
 from matrix.session import begin_session, end_session
@@ -37,8 +38,6 @@ from matrix.stopping import Stop, StopConditions
 from matrix.store import RunStore
 from matrix_adapters.protocol import Reason, Result, State, Task
 
-#: the framework whose environment makes checkpoints, exports and references
-MAKER = "pytorch"
 #: one artefact task: a large model on a slow disk may need this long
 ARTEFACT_TIMEOUT_S = 1800.0
 
@@ -159,7 +158,7 @@ class _Sweep:
 
     def _environments(self) -> None:
         wanted = dict.fromkeys(cell.environment for cell in self._open_cells())
-        maker = self._maker_environment(tuple(wanted))
+        maker = artefact_environment(self._catalog)
         built = build_environments(
             self._backend,
             list(dict.fromkeys([*wanted, *([maker] if maker else [])])),
@@ -183,7 +182,7 @@ class _Sweep:
             key = self._launcher.key(cell)
             model = self._models[cell.workload.subject]
             wanted.setdefault(key, Wanted(model=model, workload=cell.workload, consumes=key[3]))
-        made_by = self._maker.key if isinstance(self._maker, BuiltEnvironment) else ""
+        made_by = "" if self._maker is None or isinstance(self._maker, BuildFailed) else self._maker.key
         self._launcher.artefacts = prepare_artefacts(
             self._artefact_store(made_by),
             wanted.values(),
@@ -200,8 +199,8 @@ class _Sweep:
     def _make(self, task: Task, out: Path) -> Result:
         """Run one task of the artefact store in the maker's environment."""
         if self._maker is None or isinstance(self._maker, BuildFailed):
-            why = self._maker.reason.text if self._maker else f"the catalog has no {MAKER} for the CPU"
-            text = f"the {MAKER} environment, which makes models, is missing: {why}"
+            why = self._maker.reason.text if self._maker else "the catalog has none for the CPU"
+            text = f"the environment that makes models is missing: {why}"
             return Result(state=State.BUILD_FAILED, reason=Reason(code="no_maker", text=text))
         model = task.model.name if task.model else "no model"
         folder = self._store.scratch(f"{task.kind.value}-{model}-{time.monotonic_ns()}")
@@ -218,21 +217,6 @@ class _Sweep:
             )
         finally:
             self._store.drop_scratch(folder)
-
-    def _maker_environment(self, wanted: Sequence[Environment]) -> Environment | None:
-        """Where artefacts are made: in an environment of the sweep, where one will do."""
-        framework = self._catalog.frameworks.get(MAKER)
-        if framework is None or "cpu" not in framework.hardware:
-            return None
-        mine = [environment for environment in wanted if environment.framework == MAKER]
-        usual = Environment(
-            framework=MAKER,
-            version=framework.version_for("cpu"),
-            hardware="cpu",
-            build=framework.hardware["cpu"].build,
-        )
-        on_cpu = [environment for environment in mine if environment.hardware == "cpu"]
-        return usual if usual in mine or not on_cpu else on_cpu[0]
 
     def _null_adapter(self) -> None:
         if self._store.header.null_adapter or not self._launcher.environments:
