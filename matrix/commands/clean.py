@@ -1,0 +1,69 @@
+"""`matrix clean`: list or remove what the cache holds. Runs in `results/` are never touched."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from tabulate import tabulate
+
+from matrix import paths
+from matrix.environments import clean
+from matrix.errors import ExitCode
+from matrix.report.units import human
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `matrix clean`."""
+    parser.add_argument("--all", action="store_true", help="remove everything that no run is using")
+    parser.add_argument("--framework", metavar="NAME", help="remove the environments of this framework")
+    parser.add_argument(
+        "--older-than", metavar="DAYS", type=float, help="remove what was not used for so long"
+    )
+    parser.add_argument(
+        "--kind",
+        choices=sorted(set(clean.FOLDERS.values())),
+        action="append",
+        help="only this kind (repeatable)",
+    )
+    parser.epilog = (
+        "examples:\n  matrix clean                   list, remove nothing\n  matrix clean --older-than 30"
+    )
+
+
+def execute(args: argparse.Namespace) -> int:
+    """List the cache, or remove the part that was asked for."""
+    home = paths.home()
+    items = clean.contents(home)
+    if not (args.all or args.framework or args.older_than is not None or args.kind):
+        print(_listing(items) if items else f"{home} holds nothing")
+        return ExitCode.OK
+    chosen = clean.choose(
+        items,
+        older_than_s=None if args.older_than is None else args.older_than * 86400,
+        framework=args.framework,
+        kinds=args.kind,
+    )
+    removals = clean.remove(chosen)
+    freed = sum(r.item.size_bytes for r in removals if not r.kept)
+    for removal in removals:
+        if removal.kept:
+            print(f"kept {removal.item.name}: {removal.kept}")
+    print(f"removed {sum(not r.kept for r in removals)} of {len(removals)}, {human(freed, 'bytes')} freed")
+    return ExitCode.OK
+
+
+def _listing(items: list[clean.Cached]) -> str:
+    now = time.time()
+    rows = [
+        (
+            item.kind,
+            item.name,
+            human(item.size_bytes, "bytes"),
+            f"{(now - item.last_used) / 86400:.1f} days ago",
+            "in use" if item.in_use else "",
+        )
+        for item in items
+    ]
+    total = human(sum(item.size_bytes for item in items), "bytes")
+    return tabulate(rows, headers=("kind", "what", "size", "last used", "")) + f"\n\n{total} in all"

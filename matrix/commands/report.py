@@ -1,0 +1,69 @@
+"""`matrix report`: any view of stored runs. Reads only."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from matrix import durable, paths
+from matrix.commands import shared
+from matrix.errors import ExitCode, UsageError
+from matrix.records import Record
+from matrix.report import FORMATS, Options, render
+from matrix.report.style import Style
+from matrix.run_names import find_run_and_environment
+from matrix.store import StoredRun, read_header
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `matrix report`."""
+    parser.add_argument(
+        "runs",
+        nargs="*",
+        default=["latest"],
+        metavar="RUN",
+        help="id, unique prefix, name or `latest` (the default); RUN:ENVIRONMENT for one environment of it",
+    )
+    parser.add_argument("--format", choices=tuple(FORMATS), default="table", help="default: table")
+    parser.add_argument(
+        "--metric", action="append", default=[], metavar="ID", help="only this metric (repeatable)"
+    )
+    parser.add_argument("--baseline", metavar="ENVIRONMENT", help="show every column as a ratio to this one")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of standard output")
+    shared.add_results_argument(parser)
+    parser.epilog = "example:\n  matrix report latest --format markdown --metric latency_ms -o matrix.md"
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Print or write one view."""
+    results = paths.results_dir(args.results)
+    records: list[Record] = []
+    header, folder = {}, None
+    for text in args.runs:
+        run, environment = find_run_and_environment(results, text)
+        found = StoredRun(run).records()
+        records += [r for r in found if not environment or r.environment.name == environment]
+        header, folder = read_header(run).model_dump(mode="json"), run
+    if len(args.runs) > 1:
+        _refuse_clashes(records)
+    style = Style() if args.output else Style.detect(sys.stdout)
+    options = Options(metrics=args.metric, baseline=args.baseline, style=style, run_dir=folder)
+    text = render(args.format, records, header, shared.load_catalog(), options)
+    if args.output:
+        target = Path(args.output)
+        with durable.storage(target.parent):
+            durable.replace(target, text)
+        print(f"wrote {target}", file=sys.stderr)
+    else:
+        print(text, end="")
+    return ExitCode.OK
+
+
+def _refuse_clashes(records: list[Record]) -> None:
+    """Two numbers for one cell cannot share a place in one matrix: they are what `compare` is for."""
+    seen: set[str] = set()
+    for record in records:
+        if record.id in seen:
+            raise UsageError(f"two of these runs hold the cell {record.label!r}: show them one by one")
+        seen.add(record.id)

@@ -1,0 +1,140 @@
+"""`matrix run`: environments, models, every cell, then the matrix and its reports."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+
+from matrix import machine, paths
+from matrix.artefacts import ArtefactStore
+from matrix.catalog.types import Catalog
+from matrix.commands import shared
+from matrix.config import SweepConfig, load_sweep, sweep_from_data
+from matrix.environments.base import Backend
+from matrix.environments.choose import choose
+from matrix.errors import UsageError
+from matrix.outcome import SweepOutcome
+from matrix.records import Record
+from matrix.report import Options, render, write_all
+from matrix.report.progress import observer_for
+from matrix.report.style import Style
+from matrix.run_names import check_new_name, find_run
+from matrix.session import new_header
+from matrix.store import RunStore
+from matrix.sweep import run_sweep
+from matrix_adapters.protocol import plain
+
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `matrix run`."""
+    shared.add_sweep_arguments(parser)
+    parser.add_argument(
+        "--backend",
+        choices=("auto", "docker", "venv", "host"),
+        default="auto",
+        help="how environments are realised; auto takes containers where an engine answers, else "
+        "virtualenvs; host is the interpreter this command runs in",
+    )
+    parser.add_argument(
+        "--resume", metavar="RUN", help="continue a run that was stopped; nothing is repeated"
+    )
+    parser.add_argument(
+        "--budget", metavar="TIME", type=duration, help="begin nothing after this long, e.g. 90s, 20m, 1h30m"
+    )
+    parser.add_argument("--name", default="", help="a name for the run, to be used instead of its id")
+    parser.add_argument(
+        "--seed", type=int, help="seed of the random order of launches (default: the sweep's)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the records as JSON instead of the matrix")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+    shared.add_results_argument(parser)
+    parser.epilog = (
+        "examples:\n  matrix run\n  matrix run --select 'model == \"distilbert\"' --budget 5m\n"
+        "  matrix run --resume latest"
+    )
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Run the sweep, print the matrix, write the reports. The exit code is the run's."""
+    catalog = shared.load_catalog()
+    config, store, backend = _resumed(args, catalog) if args.resume else _new(args, catalog)
+    with store, observer_for(sys.stderr, quiet=args.quiet) as observer:
+        observer.say(f"run {store.header.id}: {store.header.backend_why}")
+        outcome = run_sweep(
+            config,
+            catalog,
+            store=store,
+            backend=backend,
+            artefacts=lambda environment_key: ArtefactStore(paths.home(), environment_key),
+            observer=observer,
+            budget_s=args.budget,
+        )
+    return _show(args, outcome, store, catalog)
+
+
+def _new(args: argparse.Namespace, catalog: Catalog) -> tuple[SweepConfig, RunStore, Backend]:
+    config = load_sweep(args.config, catalog)
+    plan = shared.plan_for_this_machine(config, catalog, args.select)
+    results = paths.results_dir(args.results)
+    if args.name:
+        check_new_name(results, args.name)
+    chosen = choose(args.backend, catalog.frameworks, paths.home())
+    header = new_header(
+        config,
+        backend=chosen.backend.name,
+        backend_why=chosen.why,
+        machine=plain(machine.fingerprint()),
+        name=args.name,
+        seed=args.seed,
+    )
+    return config, RunStore.create(results, header, plan.cells), chosen.backend
+
+
+def _resumed(args: argparse.Namespace, catalog: Catalog) -> tuple[SweepConfig, RunStore, Backend]:
+    """The run as it was planned: its own sweep, cells, seed and backend."""
+    if args.select or args.config != shared.DEFAULT_SWEEP or args.name or args.seed is not None:
+        raise UsageError("--resume continues a run as it was planned: give no -c, --select, --name or --seed")
+    store = RunStore.open(find_run(paths.results_dir(args.results), args.resume))
+    try:
+        config = sweep_from_data(store.header.config, catalog, str(store.folder / "run.json"))
+        backend = choose(store.header.backend, catalog.frameworks, paths.home()).backend  # type: ignore[arg-type]
+    except BaseException:
+        store.close()
+        raise
+    return config, store, backend
+
+
+def _show(args: argparse.Namespace, outcome: SweepOutcome, store: RunStore, catalog: Catalog) -> int:
+    run = store.reader()
+    records: list[Record] = run.records()
+    header = store.header.model_dump(mode="json")
+    code = outcome.exit_code
+    reports = []
+    if outcome.error is None:
+        reports = write_all(store.folder, records, header, catalog)
+    options = Options(style=Style.detect(sys.stdout), reports=reports, run_dir=store.folder)
+    print(render("json" if args.json else "table", records, header, catalog, options), end="")
+    if outcome.error is not None:
+        print(f"matrix: {outcome.error}", file=sys.stderr)
+    if outcome.resume_command:
+        print(
+            f"matrix: {outcome.outcome.replace('_', ' ')}; continue with: {outcome.resume_command}",
+            file=sys.stderr,
+        )
+    return code
+
+
+def duration(text: str) -> float:
+    """Seconds of `90s`, `20m`, `1h30m` or a bare number. Raises ArgumentTypeError."""
+    found = _DURATION.fullmatch(text.strip())
+    seconds = (
+        sum(int(part or 0) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True))
+        if found
+        else 0
+    )
+    if seconds <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 90s, 20m or 1h30m")
+    return float(seconds)

@@ -1,0 +1,74 @@
+"""What several commands need: the sweep as asked, the plan for this machine, stored runs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection
+from pathlib import Path
+
+from matrix import catalog as catalog_data
+from matrix import hardware, machine, paths
+from matrix.catalog.types import Catalog
+from matrix.config import SweepConfig, load_sweep
+from matrix.environments import ready
+from matrix.environments.recipe import recipe_for
+from matrix.plan import Plan, make_plan
+from matrix.records import Environment
+
+DEFAULT_SWEEP = "quick"
+
+
+def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
+    """`-c` and `--select`: which cells."""
+    parser.add_argument(
+        "-c",
+        "--config",
+        metavar="FILE",
+        default=DEFAULT_SWEEP,
+        help="a sweep of one's own (YAML), or a shipped one by name: quick (the default), full",
+    )
+    parser.add_argument(
+        "--select",
+        metavar="EXPR",
+        help='only the cells for which this holds, e.g. \'model == "gpt2" and framework != "tensorflow"\'',
+    )
+
+
+def add_results_argument(parser: argparse.ArgumentParser) -> None:
+    """`--results`: where runs lie."""
+    parser.add_argument(
+        "--results",
+        metavar="DIR",
+        help="folder of runs (default: results/ of the checkout or of the current folder)",
+    )
+
+
+def load_catalog() -> Catalog:
+    """The catalog, with what the testing hook FRAMEWORK_MATRIX_ASSUME_HARDWARE changes in it."""
+    return hardware.assume(catalog_data.load())
+
+
+def plan_for_this_machine(config: SweepConfig, catalog: Catalog, select: str | None) -> Plan:
+    """The plan of `config` here: devices found, threads usable, environments already built."""
+    found = hardware.probe(catalog.hardware)
+    threads = machine.usable_threads()
+    plan = make_plan(config, catalog, found, select, usable_threads=threads)
+    built = _already_built({cell.environment for cell in plan.runnable}, catalog, paths.home())
+    if not built:
+        return plan
+    return make_plan(config, catalog, found, select, usable_threads=threads, built=built)
+
+
+def sweep_and_plan(args: argparse.Namespace, catalog: Catalog) -> tuple[SweepConfig, Plan]:
+    """What `-c` and `--select` ask for. Raises ConfigError or UsageError."""
+    config = load_sweep(args.config, catalog)
+    return config, plan_for_this_machine(config, catalog, args.select)
+
+
+def _already_built(environments: Collection[Environment], catalog: Catalog, home: Path) -> set[Environment]:
+    folder = home / "environments"
+    return {
+        environment
+        for environment in environments
+        if ready.read(folder / recipe_for(catalog.frameworks[environment.framework], environment).key)
+    }
