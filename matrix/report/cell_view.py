@@ -8,7 +8,7 @@ from typing import Any
 
 from matrix.records import LaunchRecord, MetricValue, Record
 from matrix.report.matrix_table import Mark, TableCell
-from matrix.report.metrics import Catalog, metric
+from matrix.report.metrics import FROM_PARITY, Catalog, metric
 from matrix.report.plots import ErrorAxis, Share, Strip, error_axis, stack, strip
 from matrix.report.run_files import RunFiles
 from matrix.report.units import human, pretty, scale_for
@@ -37,6 +37,7 @@ class MetricLine:
     better: str
     derived: bool
     absent: str = ""
+    struck: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -167,7 +168,15 @@ def _metric_lines(record: Record, catalog: Catalog) -> Iterator[MetricLine]:
             spread = f"{scale.number(value.low)} – {scale.number(value.high)}"
         count = f"{value.n} samples" if "_p9" in name else f"{value.n} launches" if value.n > 1 else ""
         better = arrows.get(entry.better, "")
-        yield MetricLine(entry.title, pretty(scale.text(value.value)), spread, count, better, value.derived)
+        yield MetricLine(
+            title=entry.title,
+            value=pretty(scale.text(value.value)),
+            spread=spread,
+            n=count,
+            better=better,
+            derived=value.derived,
+            struck=record.state is State.INCORRECT and name not in FROM_PARITY,
+        )
     for name, why in record.absent.items():
         entry = metric(catalog, name)
         yield MetricLine(entry.title, "", "", "", arrows.get(entry.better, ""), False, why)

@@ -24,6 +24,7 @@ class RunView:
     duration: str
     backend: str  # "virtualenvs, because no container engine answered"
     machine: tuple[tuple[str, str], ...]  # label, value
+    more_machine: tuple[tuple[str, str], ...]  # what a page has room for
     load: tuple[tuple[str, str], ...]
     overhead: str
     warnings: tuple[str, ...]
@@ -32,6 +33,7 @@ class RunView:
 
 def run_view(header: Mapping[str, Any]) -> RunView:
     """Read `header`, tolerantly."""
+    machine, more = _machine(_mapping(header.get("machine")))
     identity, name = _word(header.get("id")), _word(header.get("name"))
     return RunView(
         id=identity,
@@ -40,7 +42,8 @@ def run_view(header: Mapping[str, Any]) -> RunView:
         created=_when(header.get("created") or header.get("started")),
         duration=_duration(header),
         backend=_backend(header.get("backend"), header.get("backend_why") or header.get("why")),
-        machine=tuple(_machine(_mapping(header.get("machine")))),
+        machine=tuple(machine),
+        more_machine=tuple(more),
         load=tuple(_load(header)),
         overhead=_overhead(header),
         warnings=tuple(_warnings(header)),
@@ -48,44 +51,57 @@ def run_view(header: Mapping[str, Any]) -> RunView:
     )
 
 
-def _machine(machine: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Known facts first and in words; nested or unknown ones are left to the JSON export."""
-    lines = []
-    cpu = _first(machine, "cpu", "cpu_model", "cpu_name", "processor")
-    if isinstance(cpu, Mapping):
-        cpu = _first(cpu, "model", "name", "brand")
-    if cpu:
-        lines.append(("CPU", _word(cpu)))
-    cores = _first(machine, "usable_cores", "cores", "cpus", "cpu_count", "affinity", "logical_cores")
-    if isinstance(cores, (list, tuple)):
-        cores = len(cores)
-    if cores:
-        lines.append(("cores", _word(cores)))
-    memory = _first(machine, "memory_bytes", "memory_total_bytes", "total_memory_bytes", "ram_bytes")
-    if isinstance(memory, (int, float)):
-        lines.append(("memory", human(float(memory), "bytes")))
-    for label, names in _PLAIN:
-        value = _first(machine, *names)
-        if value not in (None, "", [], {}) and not isinstance(value, Mapping):
-            lines.append((label, _word(value)))
-    return lines
+Pairs = list[tuple[str, str]]
 
-
-_PLAIN: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("system", ("os", "system", "platform", "distribution")),
-    ("GPU", ("gpu", "gpus", "devices", "accelerators")),
-    ("host", ("hostname", "host", "node")),
+# label -> names under which fingerprints, old and new, hold it; in the order in which it is told
+_MACHINE: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("CPU", ("cpu", "cpu_model", "cpu_name", "processor")),
+    ("cores", ("usable_threads", "usable_cores", "cores", "affinity", "cpus", "cpu_count", "logical_cores")),
+    ("memory", ("memory_bytes", "memory_total_bytes", "total_memory_bytes", "ram_bytes")),
+    ("system", ("os", "system", "distribution", "platform")),
+    ("GPU", ("gpu", "gpus", "accelerators")),
     ("kernel", ("kernel", "kernel_version", "release")),
-    ("architecture", ("arch", "architecture")),
     ("Python", ("python", "python_version")),
-    ("governor", ("governor", "cpu_governor")),
-    ("turbo", ("turbo", "boost")),
-    ("virtualised", ("virtualization", "virtualisation", "hypervisor")),
-    ("CPU quota", ("cgroup_quota", "cpu_quota", "quota")),
 )
 
 
-def _load(header: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _machine(machine: Mapping[str, Any]) -> tuple[Pairs, Pairs]:
+    """The facts everybody asks for, in words, and whatever else is a plain value."""
+    told: Pairs = []
+    used = set()
+    for label, names in _MACHINE:
+        name = next((n for n in names if machine.get(n) not in (None, "", [], {})), None)
+        if name is None:
+            continue
+        text = _machine_fact(label, machine[name])
+        if text:
+            used.add(name)
+            told.append((label, text))
+    more = [
+        (name.replace("_", " "), text)
+        for name, value in machine.items()
+        if name not in used and not isinstance(value, Mapping) and (text := _plain(name, value))
+    ]
+    return told, more
+
+
+def _machine_fact(label: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        value = _first(value, "model", "name", "brand", "pretty_name", "text", "total_bytes")
+    if label == "memory" and isinstance(value, (int, float)):
+        return human(float(value), "bytes")
+    if label == "cores" and isinstance(value, (list, tuple)):
+        return str(len(value))
+    return _word(value)
+
+
+def _plain(name: str, value: Any) -> str:
+    if name.endswith("_bytes") and isinstance(value, (int, float)):
+        return human(float(value), "bytes")
+    return _word(value)
+
+
+def _load(header: Mapping[str, Any]) -> Pairs:
     load = _mapping(header.get("load"))
     found = []
     for when in ("before", "after"):
@@ -113,6 +129,8 @@ def _overhead(header: Mapping[str, Any]) -> str:
     if isinstance(cost, (int, float)) and not isinstance(cost, bool):
         return f"{human(float(cost), 'ns')} a call"
     values = _mapping(cost)
+    if values.get("absent"):
+        return f"not measured: {_word(values['absent'])}"
     if "text" in values:
         return _word(values["text"])
     for suffix, unit in (("ns", "ns"), ("us", "us"), ("s", "s")):
@@ -127,16 +145,26 @@ def _overhead(header: Mapping[str, Any]) -> str:
     return ""
 
 
+_OUTCOMES = {
+    "running": "this run has not ended: what is missing is still to come, or its process died",
+    "interrupted": "this run was interrupted: `matrix run --resume` continues it",
+    "budget_spent": "the time budget was spent before every cell had its turn",
+    "broken_off": "this run could not be completed",
+}
+
+
 def _warnings(header: Mapping[str, Any]) -> list[str]:
     found = header.get("warnings") or ()
-    if isinstance(found, str):
+    if isinstance(found, (str, Mapping)):
         found = [found]
-    return [w for item in found if (w := _word(item.get("text") if isinstance(item, Mapping) else item))]
+    outcome = _OUTCOMES.get(_word(header.get("outcome")))
+    texts = [_word(item.get("text") if isinstance(item, Mapping) else item) for item in found]
+    return [text for text in (outcome, *texts) if text]
 
 
-def _facts(header: Mapping[str, Any]) -> list[tuple[str, str]]:
-    lines = []
-    for label, key in (("sweep", "sweep"), ("seed", "seed"), ("command", "command"), ("tool", "version")):
+def _facts(header: Mapping[str, Any]) -> Pairs:
+    lines: Pairs = []
+    for label, key in (("sweep", "sweep"), ("seed", "seed"), ("command", "command"), ("version", "version")):
         value = header.get(key)
         if isinstance(value, Mapping):
             value = value.get("name")
@@ -144,6 +172,10 @@ def _facts(header: Mapping[str, Any]) -> list[tuple[str, str]]:
             value = " ".join(_word(v) for v in value)
         if value not in (None, ""):
             lines.append((label, _word(value)))
+    stages = _mapping(_mapping(header.get("totals")).get("stages_s"))
+    if stages:
+        spent = ", ".join(f"{k.replace('_', ' ')} {human(float(v), 's')}" for k, v in stages.items() if v)
+        lines.append(("time spent", spent))
     return lines
 
 
@@ -192,6 +224,8 @@ def _number(value: Any) -> str:
 def _word(value: Any) -> str:
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, (list, tuple)):
         return ", ".join(_word(v) for v in value)
     return str(value)

@@ -15,7 +15,7 @@ from typing import Any
 
 from matrix.records import EnvironmentRecord, Record
 from matrix.report import templating
-from matrix.report.cell_view import CellView, Pairs, cell_view, pairs
+from matrix.report.cell_view import CellView, cell_view
 from matrix.report.chart import Group, colours, groups
 from matrix.report.header import RunView, run_view
 from matrix.report.matrix_table import Mark, MatrixTable, TableCell, build
@@ -58,8 +58,9 @@ class Page:
     notes: Notes
     cells: list[tuple[str, list[CellView]]]
     environments: list[EnvironmentRecord]
-    header: Pairs
     state_help: dict[State, str]
+    subjects: dict[str, str]  # record id -> the word by which a note links to it
+    titles: dict[str, str]
 
 
 def render(
@@ -73,11 +74,12 @@ def render(
 ) -> str:
     """The page. `link_base` leads from it to the run folder, for links to logs ("../"; "" for none)."""
     page = _page(records, header, catalog, files or RunFiles(), baseline)
-    script = templating.environment().loader.get_source(templating.environment(), "page.js")[0]
+    script = templating.text("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return templating.render(
         "page.html.j2",
         page=page,
+        script=script,
         script_hash=f"sha256-{digest}",
         link_base=link_base,
         shade=shade,
@@ -138,8 +140,9 @@ def _page(
         notes=notes(records, first),
         cells=grouped,
         environments=environments,
-        header=pairs(header),
         state_help=STATE_HELP,
+        subjects={record.id: record.workload.subject for record in records},
+        titles={view.record.id: f"{view.title}, {view.workload}" for _, views in grouped for view in views},
     )
 
 

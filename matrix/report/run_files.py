@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
+import zipfile
+import zlib
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +30,7 @@ class RunFiles:
         try:
             with np.load(path, allow_pickle=False) as archive:
                 per_call: npt.NDArray[np.float64] = archive["wall_ns"] / archive["calls"] / 1e6
-        except (OSError, ValueError, KeyError, EOFError):
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
             return np.empty(0)
         return per_call[np.isfinite(per_call)] if per_call.ndim == 1 else np.empty(0)
 
@@ -49,6 +51,8 @@ class RunFiles:
         """A file of the run by its relative name; None when it lies elsewhere or is not there."""
         if not name or self.folder is None:
             return None
-        path = (self.folder / name).resolve()
-        inside = path.is_relative_to(self.folder.resolve())
-        return path if inside and path.is_file() else None
+        relative = PurePosixPath(name)
+        if relative.is_absolute() or ".." in relative.parts:
+            return None
+        path = self.folder / relative
+        return path if path.is_file() else None

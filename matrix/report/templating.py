@@ -9,6 +9,8 @@ from typing import Any
 from matrix.report import units
 from matrix_adapters.protocol import State
 
+_FOLDER = Path(__file__).parent / "templates"
+
 
 @functools.cache
 def environment() -> Any:
@@ -16,7 +18,7 @@ def environment() -> Any:
     import jinja2
 
     env = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        loader=jinja2.FileSystemLoader(_FOLDER),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -34,3 +36,11 @@ def environment() -> Any:
 def render(name: str, **values: Any) -> str:
     text: str = environment().get_template(name).render(**values)
     return text
+
+
+@functools.cache
+def text(name: str) -> Any:
+    """A file of ours that goes into a page as it is (Markup, so that it is not escaped)."""
+    from markupsafe import Markup
+
+    return Markup((_FOLDER / name).read_text(encoding="utf-8"))  # noqa: S704 - package data
