@@ -27,6 +27,7 @@ from matrix_adapters.protocol import (
     Result,
     State,
     from_json,
+    to_json,
 )
 
 MAX_RESULT_BYTES = 64 << 20
@@ -97,9 +98,11 @@ def read_result(out: Path) -> Result | Reason | None:
                 code="wrong_schema",
                 text=f"{RESULT_FILE} has schema {schema!r}, this version reads schema {SCHEMA}",
             )
-        return from_json(Result, text)
-    except ProtocolError as error:
+        result = from_json(Result, text)
+        to_json(result)  # a number like 1e999 is JSON, and infinite
+    except (ProtocolError, ValueError) as error:
         return Reason(code="broken_result", text=f"{RESULT_FILE} is broken: {error}")
+    return result
 
 
 def read_heartbeat(out: Path) -> Heartbeat | None:

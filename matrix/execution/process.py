@@ -24,6 +24,8 @@ from matrix.execution.cancel import Cancel
 LAUNCH_VARIABLE = "FRAMEWORK_MATRIX_LAUNCH"
 PARENT_VARIABLE = "FRAMEWORK_MATRIX_PARENT"  # the worker ends at once when it finds another parent
 _NO_PIDFD_TICK_S = 0.1
+_SCAN_EVERY_S = 0.01
+_MOST_SCANS = 200
 
 _live: set[ProcessGroup] = set()
 _live_lock = threading.Lock()
@@ -141,14 +143,15 @@ def _kill_marked(token: str) -> int:
     """
     mark = f"{LAUNCH_VARIABLE}={token}".encode()
     killed: set[int] = set()
-    for _ in range(5):  # a dying parent may have forked once more
-        found = {pid for pid in _process_ids() if pid not in killed and _carries(pid, mark)}
+    for _ in range(_MOST_SCANS):  # until they are gone: a dying parent may have forked once more
+        found = {pid for pid in _process_ids() if _carries(pid, mark)}
         if not found:
             break
         for pid in found:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         killed |= found
+        time.sleep(_SCAN_EVERY_S)
     return len(killed)
 
 
