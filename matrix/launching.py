@@ -190,17 +190,15 @@ class Launcher:
         if rule is None:
             text = f"the tolerance table has no rule for {job.cell.workload.precision}"
             return None, _failed(result, "no_tolerance", text)
-        try:
-            reference = self._load_reference(self.artefacts[self.key(job.cell)].paths["reference"])
-            outputs = parity.load_arrays(path)
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            return None, _failed(
-                result, "outputs_unreadable", f"outputs or reference cannot be read: {error}"
-            )
         limit = model.tolerance
         override = parity.Override(limit=limit.limit, reason=limit.reason) if limit else None
         top1 = model.task in _TOP1_TASKS
-        verdict = parity.judge(outputs, reference, rule, top1=top1, override=override)
+        try:
+            reference = self._load_reference(self.artefacts[self.key(job.cell)].paths["reference"])
+            outputs = parity.load_arrays(path)
+            verdict = parity.judge(outputs, reference, rule, top1=top1, override=override)
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            return None, _failed(result, "not_judged", f"outputs or reference cannot be read: {error}")
         if not verdict.passed:
             reason = Reason(code=verdict.failure_code, text=verdict.failure)
             return verdict, dataclasses.replace(result, state=State.INCORRECT, reason=reason)

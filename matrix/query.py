@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from matrix import durable
 from matrix.errors import UsageError
-from matrix.store import CELLS_FILE, StoredRun
+from matrix.store import CELLS_FILE, StoredRun, dump
 
 if TYPE_CHECKING:
     import duckdb
@@ -121,4 +121,4 @@ def _records_file(run: StoredRun, spare: Path) -> Path:
 
 def _dumped(run: StoredRun) -> Iterator[bytes]:
     for record in run.records():
-        yield durable.dump_line(record.model_dump(mode="json", exclude_defaults=True))
+        yield durable.dump_line(dump(record))

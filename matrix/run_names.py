@@ -39,8 +39,8 @@ def find_run(results: Path, text: str) -> Path:
         raise UsageError(f"there is no run in {results}; `matrix run` makes one")
     if text == LATEST:
         return runs[-1]
-    exact = [run for run in runs if run.name == text]
-    found = exact or [run for run in runs if _given_name(run) == text]
+    found = [run for run in runs if run.name == text]
+    found = found or [run for run in runs if text and _given_name(run) == text]
     found = found or [run for run in runs if text and run.name.startswith(text)]
     if len(found) == 1:
         return found[0]

@@ -208,8 +208,7 @@ class RunStore:
 
     def append(self, attempt: Attempt) -> None:
         """Add one attempt; it is on the disk when this returns. Raises StorageError."""
-        data = {"kind": _KIND_OF[type(attempt)], **attempt.model_dump(mode="json", exclude_defaults=True)}
-        offset, length = self._lines.append(data)
+        offset, length = self._lines.append({"kind": _KIND_OF[type(attempt)], **dump(attempt)})
         self.attempts.add(attempt, offset, length)
 
     def update_header(self, **changes: Any) -> None:
@@ -219,8 +218,7 @@ class RunStore:
 
     def write_records(self, records: Iterable[Record]) -> None:
         """Replace cells.jsonl, and say in the header what it was made from. Raises StorageError."""
-        lines = (durable.dump_line(r.model_dump(mode="json", exclude_defaults=True)) for r in records)
-        durable.replace(self.folder / CELLS_FILE, lines)
+        durable.replace(self.folder / CELLS_FILE, (durable.dump_line(dump(r)) for r in records))
         self.update_header(consolidated_bytes=self._lines.size)
 
     def scratch(self, name: str) -> Path:
@@ -278,6 +276,15 @@ def read_header(folder: Path) -> RunHeader:
     return _validate(RunHeader, data, str(path))
 
 
+def dump(record: Model) -> dict[str, Any]:
+    """A stored record as what JSON knows, defaults left out. Raises ValueError for NaN and Infinity.
+
+    Pydantic's own JSON mode would write them as null where a field takes anything.
+    """
+    data: dict[str, Any] = plain(record.model_dump(exclude_defaults=True))
+    return data
+
+
 def is_running(folder: Path) -> int | None:
     """The process that is writing this run now; None when nobody does."""
     lock = filelock.FileLock(folder / _LOCK)
@@ -311,8 +318,7 @@ def _writer(folder: Path) -> int | None:
 
 
 def _dump_header(header: RunHeader) -> str:
-    data = header.model_dump(mode="json")
-    return json.dumps(data, allow_nan=False, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(plain(header.model_dump()), indent=1, ensure_ascii=False) + "\n"
 
 
 def _lines(path: Path) -> Iterator[tuple[int, Any]]:
