@@ -97,9 +97,11 @@ def _evaluate(
 
 
 def _as_input(array: np.ndarray, value: Any) -> np.ndarray:
-    """Raw bits as what they mean: NumPy files cannot say bfloat16."""
+    """Raw bits as what they mean (NumPy files cannot say bfloat16), text as Python objects."""
     import onnx
 
+    if array.dtype.kind == "U":
+        return array.astype(object)
     if value.type.tensor_type.elem_type != onnx.TensorProto.BFLOAT16 or array.dtype != np.uint16:
         return array
     return array.view(onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16))
@@ -113,9 +115,11 @@ def _run(model: Any, feed: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Every value of the main graph by name. Raises Unsupported for what the evaluator lacks."""
     from onnx.reference import ReferenceEvaluator
 
+    from matrix_adapters.onnx_promote import OPERATORS
+
     operators = sorted({f"{node.domain or 'ai.onnx'}:{node.op_type}" for node in model.graph.node})
     try:
-        evaluator = ReferenceEvaluator(model)
+        evaluator = ReferenceEvaluator(model, new_ops=list(OPERATORS))
         values: dict[str, Any] = evaluator.run(None, dict(feed), intermediate=True)
     except Exception as error:  # its own classes are not public, and NumPy's errors come through too
         line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -127,14 +131,46 @@ def _run(model: Any, feed: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 
 def _narrow_operators(model: Any, values: Mapping[str, Any]) -> list[str]:
-    """Operators of the main graph that gave narrow floats although nothing asked for them."""
+    """Operators of the main graph that left float64: by their dtype, or by rounding inside.
+
+    Rounding shows as results that are all float32 numbers although an input is not.
+    """
     found = set()
     for node in model.graph.node:
-        for name in node.output:
-            value = values.get(name)
-            if isinstance(value, np.ndarray) and value.dtype.name in ("float32", "float16", "bfloat16"):
+        given = [values.get(name) for name in node.input]
+        for value in (values.get(name) for name in node.output):
+            if not isinstance(value, (np.ndarray, np.generic)):
+                continue
+            dropped = value.dtype.name in ("float32", "float16", "bfloat16")
+            rounded = node.op_type not in _STEPPED and _is_rounded(value) and any(map(_is_fine, given))
+            if dropped or rounded:
                 found.add(node.op_type)
     return sorted(found)
+
+
+#: their results are few and round by definition
+_STEPPED = frozenset({"Ceil", "Floor", "OneHot", "Round", "Sign", "Where"})
+_LOOKED_AT = 4096  # values; a rounding step rounds all of them
+_DISTINCT = 8  # fewer may be constants or limits
+
+
+def _is_rounded(value: np.ndarray) -> bool:
+    sample = value.reshape(-1)[:_LOOKED_AT]
+    if sample.dtype != np.float64 or not _all_single(sample):
+        return False
+    return len(np.unique(sample)) >= _DISTINCT
+
+
+def _is_fine(value: Any) -> bool:
+    """Whether some number here is finer than float32."""
+    if not isinstance(value, (np.ndarray, np.generic)) or value.dtype != np.float64:
+        return False
+    return not _all_single(value.reshape(-1)[:_LOOKED_AT])
+
+
+def _all_single(numbers: np.ndarray) -> bool:
+    with np.errstate(over="ignore"):
+        return bool(np.array_equal(numbers, numbers.astype(np.float32), equal_nan=True))
 
 
 def _array(name: str, value: Any) -> np.ndarray:

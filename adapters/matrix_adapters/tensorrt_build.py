@@ -205,7 +205,8 @@ def _raise_refused(errors: Sequence[api.Error], trt: Any) -> None:
 def _sentence(error: api.Error) -> str:
     reason = " ".join(error.desc().split())
     reason = reason if len(reason) <= 200 else reason[:197] + "..."
-    return f"node {error.node()} {error.node_name()!r} ({error.node_operator()}): {_code(error)}, {reason}"
+    node = f"node {error.node()} {error.node_name()!r} ({error.node_operator()})"
+    return f"{node if error.node() >= 0 else 'the file as a whole'}: {_code(error)}, {reason}"
 
 
 def _code(error: api.Error) -> str:
