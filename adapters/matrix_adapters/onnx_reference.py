@@ -142,7 +142,9 @@ def _narrow_operators(model: Any, values: Mapping[str, Any]) -> list[str]:
             if not isinstance(value, (np.ndarray, np.generic)):
                 continue
             dropped = value.dtype.name in ("float32", "float16", "bfloat16")
-            rounded = node.op_type not in _STEPPED and _is_rounded(value) and any(map(_is_fine, given))
+            rounded = (
+                node.op_type not in _STEPPED and _is_rounded(np.asarray(value)) and any(map(_is_fine, given))
+            )
             if dropped or rounded:
                 found.add(node.op_type)
     return sorted(found)

@@ -116,16 +116,17 @@ def test_no_step_falls_back_to_float32(refer: Any, tmp_path: Path) -> None:
     np.testing.assert_allclose(tensors.load(folder / "float64.npz")["y"], exact, rtol=1e-13)
 
 
-def test_an_operator_that_rounds_to_float32_inside_is_found(refer: Any, tmp_path: Path) -> None:
-    """`AffineGrid` gives float32 and `DynamicQuantizeLinear` a float32 scale, whatever they are given."""
+def test_an_operator_that_falls_back_to_float32_is_found_and_named(refer: Any, tmp_path: Path) -> None:
     made = graphs.model(
-        [node("Sqrt", ["x"], ["s"]), node("DynamicQuantizeLinear", ["s"], ["q", "scale", "zero"])],
-        [value("x", [64])],
-        [value("scale", [])],
+        [node("AffineGrid", ["theta", "size"], ["grid"])],
+        [value("theta", [1, 2, 3])],
+        [value("grid", [1, 4, 4, 2])],
+        weights={"size": np.array([1, 1, 4, 4])},
     )
-    result, _ = refer(graphs.write(tmp_path, made), {"x": np.arange(64, dtype=np.float32)})
+    theta = np.array([[[0.3, 0.1, 0.0], [0.2, 0.7, 0.1]]], np.float32)
+    result, _ = refer(graphs.write(tmp_path, made), {"theta": theta})
     assert [flag.code for flag in result.flags] == ["reference_not_float64"]
-    assert "DynamicQuantizeLinear" in result.flags[0].text
+    assert "AffineGrid" in result.flags[0].text
 
 
 def test_control_flow_and_integers(refer: Any, tmp_path: Path) -> None:
