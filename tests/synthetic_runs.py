@@ -363,7 +363,7 @@ def header(**changes: Any) -> dict[str, Any]:
         "seed": 20261130,
         "command": ["matrix", "run"],
         "backend": "venv",
-        "backend_why": "no container engine answered: /var/run/docker.sock does not exist",
+        "backend_why": "virtualenvs, because no container engine answered at /var/run/docker.sock",
         "machine": {
             "cpu": "AMD EPYC 9R14 96-Core Processor",
             "cores": 2,

@@ -188,7 +188,10 @@ def _backend(backend: Any, why: Any) -> str:
     name = {"venv": "virtualenvs", "docker": "containers", "host": "this interpreter"}.get(
         _word(backend), _word(backend)
     )
-    return f"{name} ({_word(why)})" if name and why else name
+    reason = _word(why)
+    if not name or reason.startswith(name):  # "virtualenvs, because ..." says both
+        return reason or name
+    return f"{name} ({reason})" if reason else name
 
 
 def _duration(header: Mapping[str, Any]) -> str:

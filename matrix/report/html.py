@@ -19,7 +19,7 @@ from matrix.report.cell_view import CellView, cell_view
 from matrix.report.chart import Group, colours, groups
 from matrix.report.header import RunView, run_view
 from matrix.report.matrix_table import Mark, MatrixTable, TableCell, build
-from matrix.report.metrics import DEFAULT, PRIMARY, Catalog, present, short
+from matrix.report.metrics import DEFAULT, Catalog, present, short
 from matrix.report.run_files import RunFiles
 from matrix.report.summary import (
     STATE_HELP,
@@ -103,7 +103,7 @@ def _page(
     files: RunFiles,
     baseline: str | None,
 ) -> Page:
-    wanted = present(records, catalog) or [PRIMARY]
+    wanted = present(records, catalog)
     panels = [_panel(build(records, catalog, name, baseline), catalog) for name in wanted]
     first = panels[0].table
     places: dict[str, int] = {}

@@ -9,7 +9,7 @@ from typing import Any
 from matrix.records import Record
 from matrix.report.header import run_view
 from matrix.report.matrix_table import Mark, MatrixTable, TableCell, build
-from matrix.report.metrics import DEFAULT, PRIMARY, Catalog, present
+from matrix.report.metrics import DEFAULT, Catalog, present
 from matrix.report.summary import Note, Notes, counts_text, headline, notes
 from matrix.report.units import pretty, ratio
 from matrix_adapters.protocol import State
@@ -28,7 +28,7 @@ def render(
     out = [f"### {escape(view.title)}", ""]
     if not records:
         return "\n".join([*out, "No cells were planned.", ""])
-    wanted = list(metrics) or [m for m in DEFAULT if m in present(records, catalog)] or [PRIMARY]
+    wanted = list(metrics) or [m for m in DEFAULT if m in present(records, catalog)]
     tables = [build(records, catalog, name, baseline) for name in wanted]
     noted = notes(records, tables[0])
     out += [" ".join(escape(pretty(s)) for s in headline(tables[0])), ""] if headline(tables[0]) else []

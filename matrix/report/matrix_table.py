@@ -76,7 +76,7 @@ class TableCell:
     """One record seen through one metric."""
 
     record: Record
-    value: MetricValue | None  # None: not measured; `why` says why
+    value: MetricValue | None  # None: no believable or wrong-but-telling number; `why` says why
     text: str  # "82.3 ms", or the state's word
     range_text: str = ""  # "82.0-84.1", in the text's unit
     mark: Mark = Mark.NONE
@@ -144,6 +144,8 @@ def build(
     chosen = _find_baseline(columns, baseline) if baseline else None
     rows = [_row(key, cells, len(columns), metric_id, entry) for key, cells in placed.items()]
     rivals = [i for i in range(len(columns)) if any(_ranks(row.cells[i]) for row in rows)]
+    if len(rivals) < 2:  # one column alone is no comparison
+        rivals = []
     shared = [row for row in rows if rivals and all(_ranks(row.cells[i]) for i in rivals)]
     if chosen is None:
         chosen = _best_column(shared, rivals, entry)
@@ -160,6 +162,11 @@ def geometric_mean(ratios: Sequence[float]) -> float | None:
     if not ratios:
         return None
     return math.exp(math.fsum(math.log(r) for r in ratios) / len(ratios))
+
+
+def shows_numbers(record: Record) -> bool:
+    """Whether the matrix shows this cell's numbers; what a stopped one had so far is in its details."""
+    return record.state in (State.OK, State.INCORRECT)
 
 
 def row_key(workload: WorkloadRecord) -> RowKey:
@@ -230,7 +237,7 @@ def _in_family_order(made: list[Column], placed: Placed) -> tuple[tuple[Column, 
 
 
 def _row(key: RowKey, records: dict[int, Record], width: int, metric_id: str, entry: Metric) -> Row:
-    values = {i: value_of(r, metric_id) for i, r in records.items()}
+    values = {i: value_of(r, metric_id) if shows_numbers(r) else None for i, r in records.items()}
     scale = scale_for([v.value for v in values.values() if v is not None], entry.unit)
     usual = _usual_contract(records.values())
     cells: list[TableCell | None] = [None] * width

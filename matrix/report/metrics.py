@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from matrix.errors import UsageError
 from matrix.records import MetricValue, Record
+from matrix_adapters.protocol import State
 
 
 class Metric(Protocol):
@@ -92,7 +93,7 @@ def value_of(record: Record, name: str) -> MetricValue | None:
 
 
 def present(records: Iterable[Record], catalog: Catalog) -> list[str]:
-    """Metrics that any cell has: the defaults first, then in registry order."""
+    """Metrics that the matrix can show: the primary one always, then the defaults, then in registry order."""
+    kept = [record for record in records if record.state in (State.OK, State.INCORRECT)]
     known = [*DEFAULT, *(m for m in catalog.metrics if m not in DEFAULT)]
-    kept = list(records)
-    return [m for m in known if m in catalog.metrics and any(value_of(r, m) for r in kept)]
+    return [m for m in known if m == PRIMARY or (m in catalog.metrics and any(value_of(r, m) for r in kept))]

@@ -43,7 +43,7 @@ def render(
     view = run_view(header)
     if not records:
         return style.plain(f"{view.title}: no cells were planned.") + "\n"
-    wanted = list(metrics) or [m for m in DEFAULT if m in present(records, catalog)] or [DEFAULT[0]]
+    wanted = list(metrics) or [m for m in DEFAULT if m in present(records, catalog)]
     tables = [build(records, catalog, name, baseline) for name in wanted]
     noted = notes(records, tables[0])
     draw = _Drawing(tables, noted, catalog, style)
@@ -271,11 +271,22 @@ def _note(note: Note, style: Style) -> str:
     return "\n".join([f"  {sign:<4}{first}", *(f"      {line}" for line in rest)])
 
 
+def _report_lines(reports: Sequence[Path]) -> list[tuple[str, str]]:
+    """The page's path, whole, and what else lies beside it; every path where they are scattered."""
+    if len({path.parent for path in reports}) != 1:
+        return [("reports", str(path)) for path in reports]
+    first = next((path for path in reports if path.suffix == ".html"), reports[0])
+    others = ", ".join(path.suffix for path in reports if path != first)
+    return [("reports", str(first)), ("", f"and {others} beside it" if others else "")]
+
+
 def _fact(name: str, value: str) -> str:
     """A machine fact as people say it: "2 cores", "kernel 6.12", and a CPU's name by itself."""
     if name == "cores":
         return f"{value} cores"
-    return value if name in ("CPU", "memory", "system") else f"{name} {value}"
+    if name in ("CPU", "memory", "system") or " " in value:  # "CPython 3.11.7" says it all
+        return value
+    return f"{name} {value}"
 
 
 def _foot(view: RunView, reports: Sequence[Path], style: Style) -> str:
@@ -285,13 +296,13 @@ def _foot(view: RunView, reports: Sequence[Path], style: Style) -> str:
         ("overhead", view.overhead and f"{view.overhead}: the loop around an adapter that does nothing"),
         ("backend", view.backend),
         *(("warning", w) for w in view.warnings),
-        *(("report", str(path)) for path in reports),
+        *_report_lines(reports),
     ]
-    shown = []
+    shown: list[str] = []
     for name, value in lines:
         if value:
             text = style.plain(pretty(value) if style.unicode else value)
-            wrap = name != "report"  # a path that is broken in two cannot be clicked
+            wrap = name != "reports"  # a path that is broken in two cannot be clicked
             folded = textwrap.wrap(text, max(20, style.width - 10)) if wrap else [text]
             label = style.paint(f"{name:<10}", "yellow" if name == "warning" else "dim")
             shown.append(label + f"\n{'':10}".join(folded))

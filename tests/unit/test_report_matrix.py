@@ -111,6 +111,15 @@ def test_what_was_not_measured_has_no_value_and_is_never_zero() -> None:
     assert table(records).summaries[0].geomean is None
 
 
+@pytest.mark.parametrize("state", [s for s in State if s not in (State.OK, State.INCORRECT)])
+def test_what_a_stopped_cell_had_measured_does_not_hide_its_state(state: State) -> None:
+    half = {"latency_ms": 1.0, "max_scaled_error": 1e-6}
+    records = [record("pytorch", metrics=half, state=state), record("tensorflow", metrics=half)]
+    for metric in half:
+        assert table(records, metric).cells()[0].text == state.value
+        assert table(records, metric).cells()[0].value is None
+
+
 def test_a_measured_zero_is_no_candidate() -> None:
     records = [record("pytorch", metrics={"latency_ms": 0.0}), *speeds([3.0], "tensorflow")]
     records += [
@@ -204,8 +213,9 @@ def test_swapping_the_baseline_inverts_the_column_mean() -> None:
     assert one * other == pytest.approx(1.0)
 
 
-def test_there_is_no_mean_of_nothing() -> None:
+def test_there_is_no_mean_of_nothing_nor_of_one_column_alone() -> None:
     assert geometric_mean([]) is None
+    assert table(speeds([1.0, 2.0], "pytorch")).summaries[0].geomean is None
     records = speeds([1.0, None], "pytorch") + speeds([None, 1.0], "tensorflow")
     assert [s.geomean for s in table(records).summaries] == [None, None]
 

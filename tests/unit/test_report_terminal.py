@@ -235,8 +235,10 @@ def test_reports_and_overhead_and_load_are_told() -> None:
     from pathlib import Path
 
     path = Path("results/20261130-a-rather-long-name-that-nobody-would-type-by-hand/reports/matrix.html")
-    shown = render(quick_records(), header(), CATALOG, style=Style(width=60), reports=[path])
-    assert f"report    {path}" in shown  # whole, so that it can be clicked
+    shown = render(
+        quick_records(), header(), CATALOG, style=Style(width=60), reports=[path.with_suffix(".txt"), path]
+    )
+    assert f"reports   {path}\n          and .txt beside it\n" in shown  # whole: it can be clicked
     assert "61.0 ns a call (58.0 ns to 66.0 ns)" in shown
     assert "before 0.31 0.22 0.18, after 1.04 0.71 0.40" in shown
     assert "no container engine answered" in " ".join(shown.split())
