@@ -61,6 +61,8 @@ def handle(task: Task, out_dir: Path) -> Result:
     for name, arrays in made.items():
         tensors.save(out_dir / name, arrays)
     about = _about(made, given=expected is not None)
+    if flags:
+        about["flags"] = [{"code": flag.code, "text": flag.text} for flag in flags]
     text = json.dumps(about, indent=2, sort_keys=True) + "\n"
     (out_dir / ABOUT_FILE).write_text(text, encoding="utf-8")
     return Result(
@@ -142,10 +144,8 @@ def _narrow_operators(model: Any, values: Mapping[str, Any]) -> list[str]:
             if not isinstance(value, (np.ndarray, np.generic)):
                 continue
             dropped = value.dtype.name in ("float32", "float16", "bfloat16")
-            rounded = (
-                node.op_type not in _STEPPED and _is_rounded(np.asarray(value)) and any(map(_is_fine, given))
-            )
-            if dropped or rounded:
+            rounded = _is_rounded(np.asarray(value)) and any(map(_is_fine, given))
+            if dropped or (rounded and node.op_type not in _STEPPED):
                 found.add(node.op_type)
     return sorted(found)
 
