@@ -20,6 +20,7 @@ class RunView:
     id: str
     name: str
     title: str
+    heading: str  # for a page: the name, or the sweep's
     created: str
     duration: str
     backend: str  # "virtualenvs, because no container engine answered"
@@ -39,6 +40,7 @@ def run_view(header: Mapping[str, Any]) -> RunView:
         id=identity,
         name=name,
         title=name or identity or "unnamed run",
+        heading=name or _word(header.get("sweep")) or identity or "unnamed run",
         created=_when(header.get("created") or header.get("started")),
         duration=_duration(header),
         backend=_backend(header.get("backend"), header.get("backend_why") or header.get("why")),
@@ -168,8 +170,8 @@ def _facts(header: Mapping[str, Any]) -> Pairs:
         value = header.get(key)
         if isinstance(value, Mapping):
             value = value.get("name")
-        if isinstance(value, (list, tuple)):
-            value = " ".join(_word(v) for v in value)
+        if isinstance(value, (list, tuple)) and value:
+            value = " ".join([_word(value[0]).rpartition("/")[2], *(_word(v) for v in value[1:])])
         if value not in (None, ""):
             lines.append((label, _word(value)))
     stages = _mapping(_mapping(header.get("totals")).get("stages_s"))

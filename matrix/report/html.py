@@ -59,7 +59,7 @@ class Page:
     cells: list[tuple[str, list[CellView]]]
     environments: list[EnvironmentRecord]
     state_help: dict[State, str]
-    subjects: dict[str, str]  # record id -> the word by which a note links to it
+    links: dict[str, str]  # record id -> the words by which a note links to it
     titles: dict[str, str]
 
 
@@ -141,7 +141,7 @@ def _page(
         cells=grouped,
         environments=environments,
         state_help=STATE_HELP,
-        subjects={record.id: record.workload.subject for record in records},
+        links={r.id: f"{r.workload.subject} on {r.environment.framework}" for r in records},
         titles={view.record.id: f"{view.title}, {view.workload}" for _, views in grouped for view in views},
     )
 

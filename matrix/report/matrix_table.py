@@ -144,7 +144,7 @@ def build(
     chosen = _find_baseline(columns, baseline) if baseline else None
     rows = [_row(key, cells, len(columns), metric_id, entry) for key, cells in placed.items()]
     rivals = [i for i in range(len(columns)) if any(_ranks(row.cells[i]) for row in rows)]
-    if len(rivals) < 2:  # one column alone is no comparison
+    if len(rivals) < 2 or not entry.ranked:  # one column alone is no comparison
         rivals = []
     shared = [row for row in rows if rivals and all(_ranks(row.cells[i]) for i in rivals)]
     if chosen is None:

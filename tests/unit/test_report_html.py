@@ -265,6 +265,26 @@ def test_bars_start_at_zero_and_are_as_long_as_their_numbers() -> None:
         assert [bar.length for bar in group.bars if bar.cell.state is State.UNAVAILABLE] == [None]
 
 
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_text_has_the_contrast_that_accessibility_rules_ask_for(page: str, dark: bool) -> None:
+    """WCAG 2.2 AA: 4.5 to 1 for text of this size."""
+    blocks = re.findall(r":root\{(.*?)\}", page.split("</style>", maxsplit=1)[0], re.DOTALL)
+    names = dict(re.findall(r"--(\w+):(#[0-9a-f]{6})\b", re.sub(r"#fff\b", "#ffffff", blocks[dark])))
+    names.setdefault("card", "#ffffff")
+    pairs = [("ink", place) for place in ("bg", "card", "faint", *(f"h{i}" for i in range(6)))]
+    pairs += [(text, place) for text in ("soft", "accent", "good", "bad", "warn") for place in ("bg", "card")]
+    pairs += [("bad", "badbg"), ("warn", "faint"), ("soft", "faint")]
+    for text, place in pairs:
+        light, deep = sorted((luminance(names[text]), luminance(names[place])), reverse=True)
+        assert (light + 0.05) / (deep + 0.05) >= 4.5, (text, place)
+
+
 def test_columns_have_colours_of_their_own() -> None:
     table = build(eventful_records(), CATALOG, "latency_ms")
     found = colours(table.columns)

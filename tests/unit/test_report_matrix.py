@@ -220,6 +220,13 @@ def test_there_is_no_mean_of_nothing_nor_of_one_column_alone() -> None:
     assert [s.geomean for s in table(records).summaries] == [None, None]
 
 
+def test_a_metric_that_is_not_ranked_has_neither_best_nor_mean() -> None:
+    found = table(quick_records(), "max_scaled_error")
+    assert {cell.mark for cell in found.cells()} == {Mark.NONE}
+    assert [s.geomean for s in found.summaries] == [None] * 4
+    assert headline(found) == []
+
+
 def test_a_column_without_any_number_does_not_empty_the_others_means() -> None:
     found = table(quick_records())
     assert [s.rows for s in found.summaries] == [4, 4, 4, 0]
