@@ -83,6 +83,9 @@ class Backend(Protocol):
     ) -> BuiltEnvironment:
         """Build, or reuse. Raises BuildFailed, or BuildCancelled when `cancelled` was set."""
 
+    def close(self) -> None:
+        """Let `matrix clean` remove what this backend returned. The end of the process does it too."""
+
 
 def quiet(_: str) -> None:
     """The progress callback that says nothing."""

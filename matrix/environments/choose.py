@@ -90,6 +90,9 @@ class NoContainers:
         """Always raises BuildFailed."""
         raise BuildFailed(self._reason)
 
+    def close(self) -> None:
+        """There is nothing to let go."""
+
 
 def _ask_engine(timeout_s: float) -> Engine:
     import docker  # heavy, and needed here only

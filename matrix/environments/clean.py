@@ -48,7 +48,7 @@ class Removal:
 
 def contents(home: Path) -> list[Cached]:
     """Everything in the cache, the largest first."""
-    found = [_describe(kind, path) for kind, path in _folders(home)]
+    found = [_describe(kind, path, home) for kind, path in _folders(home)]
     return sorted(found, key=lambda item: (-item.size_bytes, item.path))
 
 
@@ -77,7 +77,14 @@ def remove(items: Iterable[Cached]) -> list[Removal]:
     return [_remove(item) for item in items]
 
 
+def any_run(home: Path) -> bool:
+    """Does any run use this cache? Each holds its staged worker sources until it ends."""
+    return any(locks.in_use(lock) for lock in (home / "worker").glob("*.lock"))
+
+
 def _remove(item: Cached) -> Removal:
+    if item.kind == "artefact" and item.in_use:  # artefacts are shared by all cells of a run
+        return Removal(item=item, kept="a run uses it")
     with locks.exclusive_or_none(_lock_file(item.path)) as free:
         if not free:
             return Removal(item=item, kept="a run uses it")
@@ -89,18 +96,27 @@ def _remove(item: Cached) -> Removal:
 
 
 def _folders(home: Path) -> Iterator[tuple[Kind, Path]]:
+    """What can be removed by itself: artefacts lie one level deeper, below a folder per kind."""
     for folder, kind in FOLDERS.items():
-        if (home / folder).is_dir():
-            for path in sorted((home / folder).iterdir()):
-                if path.is_dir() and not path.is_symlink():
-                    yield kind, path
+        below = _subfolders(home / folder)
+        for path in below:
+            for item in _subfolders(path) if kind == "artefact" else [path]:
+                yield kind, item
 
 
-def _describe(kind: Kind, path: Path) -> Cached:
+def _subfolders(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
+
+
+def _describe(kind: Kind, path: Path, home: Path) -> Cached:
     marker = ready.read(path) if kind == "environment" else None
     name, framework = path.name, ""
     if marker is not None:
         name, framework = f"{marker.framework} {marker.version} ({marker.build})", marker.framework
+    elif kind == "artefact":
+        name = f"{path.parent.name} {path.name}"
     elif kind == "environment":
         name = "unfinished build"
     return Cached(
@@ -109,7 +125,7 @@ def _describe(kind: Kind, path: Path) -> Cached:
         path=path,
         size_bytes=marker.size_bytes if marker else installed.folder_size(path),
         last_used=ready.last_used(path),
-        in_use=locks.in_use(_lock_file(path)),
+        in_use=any_run(home) if kind == "artefact" else locks.in_use(_lock_file(path)),
         framework=framework,
     )
 

@@ -19,8 +19,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from matrix.catalog.types import Framework
-from matrix.environments import bundle
 from matrix.environments.base import BuildFailed, BuiltEnvironment, Progress, quiet
+from matrix.environments.bundle import Bundle, third_party_sources
 from matrix.records import Environment
 from matrix_adapters.protocol import Flag, Reason, content_hash
 
@@ -34,7 +34,7 @@ class HostBackend:
         self, frameworks: Mapping[str, Framework], home: Path, *, search_path: list[str] | None = None
     ) -> None:
         self._frameworks = frameworks
-        self._home = home
+        self._bundle = Bundle(home, third_party_sources(frameworks))
         self._path = search_path  # None: this process's own sys.path
 
     def build(
@@ -82,9 +82,7 @@ class HostBackend:
             key=content_hash({"host": lock, "python": sys.version}),
             python=Path(sys.executable),
             python_version=platform.python_version(),
-            worker_path=bundle.stage(
-                self._home, [f.source_dir for f in self._frameworks.values() if f.source_dir is not None]
-            ),
+            worker_path=self._bundle.stage(),
             lock=lock,
             flags=(
                 Flag(code="not_isolated", text="measured in an interpreter that this product did not build"),
@@ -93,6 +91,10 @@ class HostBackend:
             seconds=time.monotonic() - started,
             reused=True,
         )
+
+    def close(self) -> None:
+        """Let `matrix clean` remove the staged worker sources."""
+        self._bundle.close()
 
     def _versions(self) -> dict[str, str]:
         found = distributions() if self._path is None else distributions(path=self._path)

@@ -19,6 +19,9 @@ from matrix.errors import StorageError
 
 POLL_S = 0.2
 
+#: a file that nobody refers to would be closed, and its lock with it
+_kept: set[IO[bytes]] = set()
+
 
 @contextlib.contextmanager
 def exclusive(
@@ -45,14 +48,21 @@ def exclusive_or_none(path: Path) -> Iterator[bool]:
 def shared(
     path: Path, *, waiting: Callable[[], None] = lambda: None, cancelled: threading.Event | None = None
 ) -> IO[bytes]:
-    """Hold `path` together with others, until the result is closed or the process ends."""
+    """Hold `path` together with others, until `release` or the end of the process."""
     stream = _opened(path)
     try:
         _acquire(stream, fcntl.LOCK_SH, waiting, cancelled)
     except BaseException:
         stream.close()
         raise
+    _kept.add(stream)
     return stream
+
+
+def release(stream: IO[bytes]) -> None:
+    """Give a shared lock back."""
+    _kept.discard(stream)
+    stream.close()
 
 
 def in_use(path: Path) -> bool:

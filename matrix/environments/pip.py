@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import re
 import ssl
 import sys
 import threading
@@ -41,6 +42,7 @@ _NOT_HERE = {
     "PIP_PROGRESS_BAR": "off",
 }
 _REMOVED = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_LOG", "PIP_REPORT", "PIP_NO_DEPS")
+_AT_WORK = re.compile(r"\s*(?P<verb>Collecting|Downloading|Processing) (?P<what>\S+)(?P<size> \(\d[^)]*B\))?")
 
 
 def make_virtualenv(folder: Path, log: Path, cancelled: threading.Event | None) -> None:
@@ -140,6 +142,8 @@ class IndexProbe:
 
 def index_problem(index: str) -> str:
     """Ask for the index page; a certificate that only pip is told to trust counts as an answer."""
+    if not index.startswith(("http:", "https:")):  # a folder: pip will say what is wrong with it
+        return ""
     request = urllib.request.Request(f"{index.rstrip('/')}/", method="HEAD")  # noqa: S310  (catalog data)
     try:
         with urllib.request.urlopen(request, timeout=PROBE_S):  # noqa: S310
@@ -167,9 +171,9 @@ def _told(progress: Progress) -> Callable[[str], None]:
     """Pick the lines of pip's output that say what it is at."""
 
     def on_line(line: str) -> None:
-        words = line.split()
-        if len(words) >= 2 and words[0] in ("Collecting", "Downloading", "Processing"):
-            progress(f"{words[0].lower()} {words[1].rsplit('/', 1)[-1]} {' '.join(words[2:])}".rstrip())
+        found = _AT_WORK.match(line)
+        if found:
+            progress(f"{found['verb'].lower()} {found['what'].rsplit('/', 1)[-1]}{found['size'] or ''}")
         elif line.startswith(("Building wheel", "Installing collected")):
             progress(line.split(":", 1)[0].strip().lower())
 

@@ -40,9 +40,14 @@ _ONE_REQUIRES_PYTHON = re.compile(
 _NOT_A_WHEEL_HERE = re.compile(r"(?P<file>\S+\.whl) is not a supported wheel on this platform")
 _LINK = re.compile(r"Skipping link: none of the wheel's tags.*?(?P<file>[^/\s]+\.whl)(?=[#\s])")
 _SOURCE_BUILD = re.compile(
-    r"Failed (?:building wheel|to build installable wheels) for (?P<a>\S+)|"
-    r"Failed to build '?(?P<b>[^'\s]+)|metadata-generation-failed"
+    r"× (?:Getting requirements to build wheel|Preparing metadata|Building wheel|python setup\.py|"
+    r"Running setup\.py).*did not run successfully|Failed building wheel for |Failed to build "
 )
+_SOURCE_PACKAGE = re.compile(
+    r"Failed (?:building wheel for|to build) '?(?P<name>[A-Za-z0-9._-]+)|"
+    r"(?:Collecting|Processing|Downloading) (?:\S*/)?(?P<last>[A-Za-z0-9._-]+)"
+)
+_LAST_WORDS = re.compile(r"^\W*(?P<line>.*)\n\s*│?\s*\[end of output\]", re.MULTILINE)
 
 
 def explain(output: str, *, what: str, log: Path, links: str = "") -> Reason:
@@ -52,6 +57,7 @@ def explain(output: str, *, what: str, log: Path, links: str = "") -> Reason:
         _disk_full(output)
         or _conflict(output)
         or _wrong_python(output, links)
+        or _source_build(output)
         or _unreachable(output)
         or _no_such_version(output)
         or _build_error(output, what)
@@ -133,17 +139,26 @@ def _unreachable(output: str) -> tuple[str, str] | None:
     ).replace("  ", " ")
 
 
+def _source_build(output: str) -> tuple[str, str] | None:
+    """No wheel fitted, so pip tried to build one, and the package's own build failed."""
+    failed = _SOURCE_BUILD.search(output)
+    if not failed:
+        return None
+    named = [m["name"] for m in _SOURCE_PACKAGE.finditer(output) if m["name"]]
+    before = [m["last"] for m in _SOURCE_PACKAGE.finditer(output[: failed.start()]) if m["last"]]
+    package = (named or before or ["a package"])[-1]
+    words = _LAST_WORDS.search(output)
+    said = f" ({words['line'].strip()[:200]})" if words and words["line"].strip() else ""
+    return "build_error", (
+        f"{package} had to be built from source, since no wheel of it fits {_python()} on "
+        f"{platform.machine()}, and that failed{said}. Ask for a version with a wheel, or use another Python."
+    )
+
+
 def _build_error(output: str, what: str) -> tuple[str, str]:
-    source = _SOURCE_BUILD.search(output)
-    if source:
-        package = next((g for g in source.groups() if g), "") or "a package"
-        return "build_error", (
-            f"{package.strip(',')} had to be built from source and that failed: no wheel fits "
-            f"{_python()} on {platform.machine()}, or it needs files that this machine cannot get."
-        )
     errors = [line.strip() for line in output.splitlines() if re.match(r"\s*(ERROR|error|Error)\b", line)]
     last = errors[-1] if errors else (output.strip().splitlines() or ["it printed nothing"])[-1].strip()
-    return "build_error", f"{what} failed: {last[:300]}"
+    return "build_error", f"{what} failed: {last[:300]}."
 
 
 _CHOOSE_PYTHON = "Run with another Python, or ask for a version that supports this one."

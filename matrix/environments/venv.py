@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import IO, Literal
 
 from matrix.catalog.types import Framework
-from matrix.environments import bundle, checks, installed, locks, pip, ready
+from matrix.environments import checks, installed, locks, pip, ready
 from matrix.environments.base import BuildFailed, BuiltEnvironment, Progress, quiet
+from matrix.environments.bundle import Bundle, third_party_sources
 from matrix.environments.recipe import Recipe, recipe_for
 from matrix.records import Environment
 from matrix_adapters.protocol import Reason
@@ -44,6 +45,7 @@ class VenvBackend:
         self._frameworks = frameworks
         self._home = home
         self._probe = probe or pip.IndexProbe()
+        self._bundle = Bundle(home, third_party_sources(frameworks))
         self._held: dict[str, IO[bytes]] = {}
         self._guard = threading.Lock()
 
@@ -67,9 +69,7 @@ class VenvBackend:
         started = time.monotonic()
         framework = self._frameworks[environment.framework]
         recipe = recipe_for(framework, environment)
-        worker_path = bundle.stage(
-            self._home, [f.source_dir for f in self._frameworks.values() if f.source_dir is not None]
-        )
+        worker_path = self._bundle.stage()
         target = self.folder / recipe.key
         lock_file = self.folder / f"{recipe.key}.lock"
         log = self.folder / f"{recipe.key}.log"
@@ -123,7 +123,8 @@ class VenvBackend:
         """Let `matrix clean` remove what this backend returned."""
         with self._guard:
             while self._held:
-                self._held.popitem()[1].close()
+                locks.release(self._held.popitem()[1])
+        self._bundle.close()
 
     def _hold(self, key: str, lock_file: Path, progress: Progress, cancelled: threading.Event | None) -> None:
         with self._guard:
@@ -134,7 +135,7 @@ class VenvBackend:
         )
         with self._guard:
             if key in self._held:  # another thread of ours was quicker
-                stream.close()
+                locks.release(stream)
             else:
                 self._held[key] = stream
 
@@ -142,7 +143,7 @@ class VenvBackend:
         with self._guard:
             stream = self._held.pop(key, None)
         if stream is not None:
-            stream.close()
+            locks.release(stream)
 
     def _build(
         self, recipe: Recipe, target: Path, log: Path, progress: Progress, cancelled: threading.Event | None
