@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from matrix.report.matrix_table import Column, Mark, MatrixTable, Row, TableCell
+from matrix.report.matrix_table import Mark, MatrixTable, Row, TableCell
+from matrix.report.placing import Column
 
 #: one hue a framework; distinct for the common forms of colour blindness, dark enough for white text
 HUES = ("#3E63DD", "#D9622B", "#0E9888", "#8E4EC6", "#B07B00", "#C2298A", "#4F6272", "#3D8F4C")

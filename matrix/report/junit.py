@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 
 from matrix.records import Record
 from matrix.report.header import run_view
-from matrix.report.matrix_table import row_key
+from matrix.report.placing import row_key
 from matrix_adapters.protocol import State
 
 _FAILURES = {State.INCORRECT, State.BUILD_FAILED, State.FAILED, State.OOM, State.TIMEOUT}
