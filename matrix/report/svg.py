@@ -64,7 +64,7 @@ def render(
     table = build(records, catalog, metric, baseline)
     view = run_view(header)
     longest = max((len(column.label) for column in table.columns), default=0)
-    bar_x = EDGE + 14 + min(400, max(150, round(longest * 7.3)))  # 13 px text, about 7 px a letter
+    bar_x = EDGE + 14 + min(400, max(150, round(longest * 7.7)))  # 13 px text, about 7 px a letter
     bar_width = WIDTH - bar_x - EDGE - _TEXT_WIDTH
     drawn: list[_Group] = []
     y = _TOP

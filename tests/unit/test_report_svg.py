@@ -56,6 +56,13 @@ def test_the_best_of_each_row_is_marked_once() -> None:
     assert sum("★ best" in text for text in texts(picture(quick_records()))) == 4
 
 
+def test_a_best_cell_that_is_flagged_says_both() -> None:
+    noisy = ReasonRecord(code="noisy", text="launches differ by 61 %")
+    fast = record("pytorch", metrics={"latency_ms": 1.0}, flags=(noisy,))
+    shown = texts(picture([fast, record("tensorflow", metrics={"latency_ms": 2.0})]))
+    assert "1.00 ms★ bestflagged" in shown
+
+
 def test_an_incorrect_bar_is_hollow_and_its_number_struck() -> None:
     root = picture(eventful_records())
     (hollow,) = [
