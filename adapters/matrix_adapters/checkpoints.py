@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import shutil
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,9 +20,13 @@ import numpy as np
 import torch
 
 from matrix_adapters.adapter import Unavailable, Unsupported
-from matrix_adapters.protocol import ModelSpec, file_hash
+from matrix_adapters.protocol import HEARTBEAT_FILE, RESULT_FILE, ModelSpec, file_hash
 
 MANIFEST_FILE = "manifest.json"
+
+# The folder is the worker's own: its heartbeat and log lie beside the checkpoint while it works.
+_SUFFIXES = (".json", ".safetensors")
+_OTHERS = (MANIFEST_FILE, HEARTBEAT_FILE, RESULT_FILE)
 
 _CALIBRATION_BATCHES = 2
 _CALIBRATION_BATCH = 8
@@ -43,7 +48,7 @@ def make(spec: ModelSpec, folder: Path) -> dict[str, Any]:
 
 def write_manifest(spec: ModelSpec, folder: Path) -> dict[str, Any]:
     """Describe the folder: hash and size of each file, seed, versions, facts of the weights."""
-    files = sorted(p for p in folder.iterdir() if p.is_file() and p.name != MANIFEST_FILE)
+    files = sorted(p for p in folder.iterdir() if p.suffix in _SUFFIXES and p.name not in _OTHERS)
     manifest = {
         "model": spec.name,
         "format": spec.format,
@@ -178,7 +183,7 @@ def _lists(value: Any) -> Any:
 def _download(build: Mapping[str, Any], folder: Path) -> None:
     """A hub's checkpoint: its JSON files and safetensors only, at one commit."""
     import huggingface_hub
-    from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
+    from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
     name, revision = build["hub"], build.get("revision")
     try:
@@ -186,10 +191,11 @@ def _download(build: Mapping[str, Any], folder: Path) -> None:
         huggingface_hub.snapshot_download(
             name, revision=info.sha, local_dir=folder, allow_patterns=["*.json", "*.safetensors"]
         )
-    except RepositoryNotFoundError as error:
+    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
         raise Unsupported(f"the hub knows no model {name!r}: {error}") from error
-    except (HfHubHTTPError, OSError, huggingface_hub.errors.OfflineModeIsEnabled) as error:
+    except Exception as error:  # its HTTP library, and so the errors of the network, changed twice
         raise Unavailable(f"hub not reachable ({type(error).__name__}: {error})") from error
+    shutil.rmtree(folder / ".cache", ignore_errors=True)  # the download's own notes, with local times
     (folder / "hub.json").write_text(json.dumps({"hub": name, "commit": info.sha}) + "\n", encoding="utf-8")
 
 

@@ -49,17 +49,18 @@ def export(
         {i: axis for i, axis in enumerate(axes.get(name, ())) if isinstance(axis, str)}
         for name in spec.inputs
     ]
-    try:
-        program = _export(
-            model, spec, [_stretched(feed[n], d) for n, d in zip(spec.inputs, wanted, strict=True)], wanted
-        )
-        _require_symbolic(program, wanted)
-        facts["dynamic"] = True
-    except Exception as error:  # the exporter's errors have no common base
-        facts |= {
-            "dynamic": False,
-            "static_because": str(error).strip().splitlines()[0][:300] if str(error) else repr(error),
-        }
+    if any(wanted):
+        examples = [_stretched(feed[n], symbols) for n, symbols in zip(spec.inputs, wanted, strict=True)]
+        try:
+            program = _export(model, spec, examples, wanted)
+            _require_symbolic(program, wanted)
+            facts["dynamic"] = True
+        except Exception as error:  # the exporter's errors have no common base
+            facts["static_because"] = (str(error).strip() or repr(error)).splitlines()[0][:300]
+    else:
+        facts["static_because"] = "no symbolic axis was asked for"
+    if "static_because" in facts:
+        facts["dynamic"] = False
         program = _export(model, spec, [torch.from_numpy(feed[n]) for n in spec.inputs], None)
     program.model.ir_version = IR_VERSION
     for node in program.model.graph.all_nodes():
