@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +18,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from matrix.catalog.types import Framework
+from matrix.environments import installed
 from matrix.environments.base import BuildFailed, BuiltEnvironment, Progress, quiet
 from matrix.environments.bundle import Bundle, third_party_sources
 from matrix.records import Environment
@@ -47,7 +47,8 @@ class HostBackend:
         """Raises BuildFailed: `not_installed`, `other_version`, or `two_distributions`."""
         started = time.monotonic()
         framework = self._frameworks[environment.framework]
-        versions = self._versions()
+        lock = installed.lock_of(*(Path(entry) for entry in self._path or sys.path))
+        versions = installed.versions_of(lock)
         names = [canonicalize_name(name) for name in framework.provided_by]
         found = [name for name in names if name in versions]
         if not found:
@@ -75,7 +76,6 @@ class HostBackend:
                     f"{version}: ask for {version}, or use `--backend venv`.",
                 )
             )
-        lock = tuple(f"{name}=={versions[name]}" for name in sorted(versions))
         return BuiltEnvironment(
             environment=environment,
             backend=self.name,
@@ -95,13 +95,6 @@ class HostBackend:
     def close(self) -> None:
         """Let `matrix clean` remove the staged worker sources."""
         self._bundle.close()
-
-    def _versions(self) -> dict[str, str]:
-        found = distributions() if self._path is None else distributions(path=self._path)
-        versions: dict[str, str] = {}
-        for distribution in found:  # the first on the path is the one that is imported
-            versions.setdefault(canonicalize_name(distribution.name), distribution.version)
-        return versions
 
 
 def _same(installed_version: str, asked: str) -> bool:

@@ -29,9 +29,21 @@ def interpreter(environment: Path) -> Path:
 
 
 def lock_of(*folders: Path) -> tuple[str, ...]:
-    """Every installed distribution as "name==version", sorted without regard to case."""
-    found = {canonicalize_name(d.name): f"{d.name}=={d.version}" for d in _installed(folders)}
+    """Every installed distribution as "name==version", sorted by normal name.
+
+    Of two with one name the first on the path counts: that is the one Python imports.
+    """
+    found: dict[str, str] = {}
+    for distribution in _installed(folders):
+        name = canonicalize_name(distribution.name)
+        found.setdefault(name, f"{distribution.name}=={distribution.version}")
     return tuple(found[name] for name in sorted(found))
+
+
+def versions_of(lock: tuple[str, ...]) -> dict[str, str]:
+    """A lock as normal name -> version."""
+    pairs = (item.partition("==") for item in lock)
+    return {canonicalize_name(name): version for name, _, version in pairs}
 
 
 def damaged_file(*folders: Path) -> str:
@@ -100,7 +112,7 @@ def differences(lock: tuple[str, ...], constraints: str) -> tuple[str, ...]:
 
 def changes(before: tuple[str, ...], after: tuple[str, ...]) -> tuple[str, ...]:
     """How one lock became another: "numpy 2.4.5 -> 2.4.6", "six added", "six removed"."""
-    old, new = _by_name(before), _by_name(after)
+    old, new = versions_of(before), versions_of(after)
     found = []
     for name in sorted(old.keys() | new.keys()):
         if name not in new:
@@ -137,8 +149,3 @@ def _recorded(distribution: Distribution) -> Iterator[tuple[str, int]]:
     for row in csv.reader(text.splitlines()):
         if len(row) == 3 and row[2].isdigit() and not row[0].endswith(BYTECODE):
             yield row[0], int(row[2])
-
-
-def _by_name(lock: tuple[str, ...]) -> dict[str, str]:
-    pairs = (item.partition("==") for item in lock)
-    return {canonicalize_name(name): version for name, _, version in pairs}
