@@ -16,6 +16,8 @@ from typing import Any
 
 from matrix.errors import StorageError
 
+#: contents and length reach the disk; times of the file may not, and nobody reads them
+_sync = getattr(os, "fdatasync", os.fsync)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -91,7 +93,7 @@ class LineFile:
             written = 0
             while written < len(line):
                 written += os.write(self._descriptor, line[written:])
-            os.fsync(self._descriptor)
+            _sync(self._descriptor)
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, offset)

@@ -131,7 +131,7 @@ class Launcher:
 
     def run(self, job: Job) -> tuple[Result, Path]:
         """Run the worker; its result and the scratch folder that it left."""
-        folder = self._store.scratch(f"{job.cell.id}-{job.name}")
+        folder = self._store.scratch()
         result = self._run_task(
             self.environments[job.cell.environment],
             self.task(job),

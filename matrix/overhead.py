@@ -31,7 +31,7 @@ def null_adapter_cost(
         measure=_MEASURE,
         keep_outputs=False,
     )
-    folder = store.scratch("null-adapter")
+    folder = store.scratch()
     try:
         result = run_task(built, task, folder, timeout_s=_TIMEOUT_S, stall_s=STALL_S, cancel=cancel)
         if result.state is not State.OK:

@@ -18,6 +18,7 @@ import contextlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -151,6 +152,7 @@ class RunStore:
 
     def __init__(self, folder: Path, header: RunHeader, lock: filelock.BaseFileLock) -> None:
         self.folder, self.header, self._lock = folder, header, lock
+        self._spare: list[Path] = []
         with durable.storage(folder):
             shutil.rmtree(folder / _SCRATCH, ignore_errors=True)  # of a session that was killed
             for name in ("samples", "logs", "reports", _SCRATCH):
@@ -221,17 +223,26 @@ class RunStore:
         durable.replace(self.folder / CELLS_FILE, (durable.dump_line(dump(r)) for r in records))
         self.update_header(consolidated_bytes=self._lines.size)
 
-    def scratch(self, name: str) -> Path:
-        """A fresh folder for one launch, on the same file system. Remove it with `drop_scratch`."""
-        folder = self.folder / _SCRATCH / name
-        with durable.storage(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
-        return folder
+    def scratch(self) -> Path:
+        """An empty folder for one launch, on the same file system. Give it back with `drop_scratch`."""
+        with durable.storage(self.folder / _SCRATCH):
+            if self._spare:  # making and removing folders costs more than emptying them
+                return self._spare.pop()
+            return Path(tempfile.mkdtemp(dir=self.folder / _SCRATCH))
 
     def drop_scratch(self, folder: Path) -> None:
-        """Remove what `scratch` gave."""
-        shutil.rmtree(folder, ignore_errors=True)
+        """Empty what `scratch` gave and keep it for the next launch."""
+        try:
+            for part in folder.iterdir():
+                for entry in part.iterdir():
+                    if entry.is_dir() and not entry.is_symlink():
+                        shutil.rmtree(entry)
+                    else:
+                        entry.unlink()
+        except OSError:  # not as we left it: the next launch gets a fresh one
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            self._spare.append(folder)
 
     def keep_samples(self, out: Path, cell: str, name: str) -> str | None:
         """Move a launch's raw samples into the run; their path in it, None when there are none."""
@@ -277,12 +288,11 @@ def read_header(folder: Path) -> RunHeader:
 
 
 def dump(record: Model) -> dict[str, Any]:
-    """A stored record as what JSON knows, defaults left out. Raises ValueError for NaN and Infinity.
+    """A record as it is stored: defaults left out, NaN and Infinity left in for `dump_line` to refuse.
 
-    Pydantic's own JSON mode would write them as null where a field takes anything.
+    (Pydantic's own JSON mode would write them as null where a field takes anything.)
     """
-    data: dict[str, Any] = plain(record.model_dump(exclude_defaults=True))
-    return data
+    return record.model_dump(exclude_defaults=True)
 
 
 def is_running(folder: Path) -> int | None:

@@ -203,7 +203,7 @@ class _Sweep:
             text = f"the environment that makes models is missing: {why}"
             return Result(state=State.BUILD_FAILED, reason=Reason(code="no_maker", text=text))
         model = task.model.name if task.model else "no model"
-        folder = self._store.scratch(f"{task.kind.value}-{model}-{time.monotonic_ns()}")
+        folder = self._store.scratch()
         try:
             return run_worker(
                 self._maker,

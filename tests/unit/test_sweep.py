@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import host_cost
 import psutil
 import pytest
 from toy_sweep import ToySweep
@@ -322,6 +323,12 @@ def test_a_launch_that_hangs_is_ended_at_its_deadline(tmp_path: Path) -> None:
     assert "during load" in record.reason.text
     assert record.attempts == 2, "a memory launch that may have been crowded out is tried again, alone"
     assert outcome.exit_code == ExitCode.VERDICT
+
+
+def test_our_own_part_of_a_cell_is_small_in_time_and_memory(tmp_path: Path) -> None:
+    found = host_cost.measure(tmp_path, 100)  # tests/bench does the same with 1,000
+    assert found["cpu_ms_per_cell"] < 50
+    assert found["peak_bytes"] < 300e6
 
 
 def _memory_done(sweep: ToySweep) -> int:
