@@ -81,11 +81,15 @@ def consolidate(
 def consolidate_run(run: StoredRun) -> list[Record]:
     """The records of a stored run, from its plan and attempts."""
     from matrix.catalog import load
+    from matrix.store import is_running
 
     attempts = run.attempts()
     evidence = evidence_of(
         run.header, attempts.environments, attempts.artefacts, attempts.launches, run.samples
     )
+    if pid := is_running(run.folder):
+        going_on = ReasonRecord(code="running", text=f"process {pid} has not come to this cell yet")
+        evidence = dataclasses.replace(evidence, stopped=going_on)
     return list(consolidate(run.cells(), evidence, load().metrics))
 
 

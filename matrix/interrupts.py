@@ -37,7 +37,9 @@ class Interrupts:
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
-                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup: stay deaf
+                # `nohup` means that SIGHUP stays ignored. A shell's `&` ignores SIGINT as well, but
+                # whoever sends one to this very process means it.
+                if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:
                     self._previous[number] = signal.signal(number, self._handle)
         return self
 

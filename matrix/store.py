@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 import filelock
 import numpy as np
 import numpy.typing as npt
+import psutil
 from pydantic import ValidationError
 
 from matrix import durable
@@ -296,16 +297,9 @@ def dump(record: Model) -> dict[str, Any]:
 
 
 def is_running(folder: Path) -> int | None:
-    """The process that is writing this run now; None when nobody does."""
-    lock = filelock.FileLock(folder / _LOCK)
-    try:
-        lock.acquire(timeout=0)
-    except filelock.Timeout:
-        return _writer(folder)
-    except OSError:
-        return None  # a read-only folder has no writer
-    lock.release()
-    return None
+    """The process that is writing this run now, as far as this machine can tell; None when nobody does."""
+    pid = _writer(folder)
+    return pid if pid is not None and psutil.pid_exists(pid) else None
 
 
 def _lock(folder: Path) -> filelock.BaseFileLock:

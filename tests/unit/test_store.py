@@ -229,6 +229,16 @@ def test_a_damaged_header_is_an_error_that_names_the_file(store: RunStore, text:
         read_header(store.folder)
 
 
+def test_a_run_that_is_going_on_is_not_called_stopped(store: RunStore) -> None:
+    reason = StoredRun(store.folder).records()[0].reason
+    assert reason is not None
+    assert reason.code == "running"
+    store.close()
+    reason = StoredRun(store.folder).records()[0].reason
+    assert reason is not None
+    assert reason.code == "stopped"
+
+
 def test_records_are_made_afresh_when_something_was_added_since(store: RunStore) -> None:
     store.write_records(StoredRun(store.folder).records())
     run = StoredRun(store.folder)
