@@ -110,7 +110,7 @@ def _open_transformers(
             output_loading_info=True,
         )
     except (OSError, ValueError, KeyError) as error:
-        raise Unsupported(f"transformers cannot load {folder} as {name}: {error}") from error
+        raise Unsupported(f"transformers cannot load {folder} as {name}: {_one_line(error)}") from error
     if loading["missing_keys"]:
         # transformers would fill these with random numbers and go on.
         missing = sorted(loading["missing_keys"])
@@ -142,7 +142,9 @@ def _open_timm(
             **config.get("model_args", {}),
         )
     except (KeyError, RuntimeError, TypeError) as error:
-        raise Unsupported(f"timm cannot build the model that {folder}/config.json names: {error}") from error
+        raise Unsupported(
+            f"timm cannot build the model of {folder / 'config.json'}: {_one_line(error)}"
+        ) from error
     return _Single(_load_weights(model, folder).to(dtype))
 
 
@@ -165,8 +167,13 @@ def _load_weights(model: torch.nn.Module, folder: Path) -> torch.nn.Module:
     try:
         model.load_state_dict(load_file(folder / "model.safetensors"), strict=True)
     except (OSError, SafetensorError, RuntimeError) as error:
-        raise Unsupported(f"the weights in {folder} do not fit their config: {error}") from error
+        raise Unsupported(f"the weights in {folder} do not fit their config: {_one_line(error)}") from error
     return model
+
+
+def _one_line(error: Exception) -> str:
+    """A message without its line breaks: only the first line of a reason is kept."""
+    return " ".join(str(error).split())
 
 
 _OPENERS = {"transformers": _open_transformers, "timm": _open_timm, "declarative": _open_declarative}
