@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from matrix.catalog.types import Catalog, ModelEntry
 from matrix.environments.base import Backend, BuildFailed, BuiltEnvironment, build_all
-from matrix.errors import MatrixError
+from matrix.errors import MatrixError, StorageError
 from matrix.execution.cancel import Cancel
 from matrix.interrupts import Interrupts
 from matrix.launching import ArtefactKey, Artefacts
@@ -47,7 +47,11 @@ def build_environments(
     observer: Observer,
     interrupts: Interrupts,
 ) -> dict[Environment, BuiltEnvironment | BuildFailed]:
-    """Build side by side and record each. Raises KeyboardInterrupt when asked to stop."""
+    """Build side by side and record each.
+
+    Raises KeyboardInterrupt when asked to stop, StorageError when a build found the disk
+    full: nothing that comes after would have room.
+    """
 
     def tell(environment: Environment, text: str) -> None:
         observer.say(f"{environment.name}: {text}")
@@ -68,6 +72,9 @@ def build_environments(
                 reason=attempt.reason.text if attempt.reason else "",
             )
         )
+    for outcome in built.values():
+        if isinstance(outcome, BuildFailed) and outcome.reason.code == "disk_full":
+            raise StorageError(outcome.reason.text)
     return built
 
 

@@ -106,7 +106,7 @@ class Built:
 
 
 class ToyBackend:
-    """Builds at once; versions called "broken" cannot be built."""
+    """Builds at once; versions called "broken" and "too-large" cannot be built."""
 
     name = "host"
 
@@ -118,6 +118,8 @@ class ToyBackend:
         self.built.append(environment.name)
         if environment.version == "broken":
             raise BuildFailed(Reason(code="no_wheel", text="there is no wheel of toy broken"))
+        if environment.version == "too-large":
+            raise BuildFailed(Reason(code="disk_full", text="disk full at /cache"))
         return Built(environment=environment, bundle=self.bundle)
 
 

@@ -316,6 +316,13 @@ def test_a_worker_that_finds_the_disk_full_breaks_the_run_off(tmp_path: Path) ->
     assert sweep.states() == {"full": State.FAILED}
 
 
+def test_a_build_that_finds_the_disk_full_breaks_the_run_off(tmp_path: Path) -> None:
+    sweep = ToySweep(tmp_path, models=["good"], versions=["1.0", "too-large"], launches=1)
+    outcome = sweep.run()
+    assert outcome.exit_code == ExitCode.INCOMPLETE
+    assert [record.state for record in sweep.stored().records()] == [State.NOT_RUN, State.BUILD_FAILED]
+
+
 def test_a_launch_that_hangs_is_ended_at_its_deadline(tmp_path: Path) -> None:
     sweep = ToySweep(tmp_path, models=["hang"], launches=1, timeout_s=2)
     outcome = sweep.run()
