@@ -100,7 +100,7 @@ class ModelLab:
         config: Mapping[str, Any] | None = None,
         zeroed: Iterable[str] = (),
         poisoned: Iterable[str] = (),
-    ) -> Any:
+    ) -> Iterator[Path]:
         """A copy of the model's checkpoint with other words in config.json, or tensors of zeros or NaN."""
         source = self.artefacts(model).paths["checkpoint"]
         folder = self._folder / f"checkpoint{next(self._numbers)}"
