@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 
 from matrix.catalog.types import DEFAULT_SEQUENCE, Catalog, ModelEntry
-from matrix.config import MeasureChoice
+from matrix.config.sweep import MeasureChoice
 from matrix.records import Cell, Environment
 
 ARTEFACT_FRAMEWORK = "pytorch"  # whose environment makes checkpoints, exports and references

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from matrix.catalog.types import Catalog, Framework, ModelEntry
-from matrix.config import ALL, AUTO, FrameworkChoice, SweepConfig, sequences
+from matrix.config.sweep import ALL, AUTO, FrameworkChoice, SweepConfig, sequences
 from matrix.errors import UsageError
 from matrix.estimate import Estimate, estimate
 from matrix.records import Cell, Environment, Workload

@@ -21,7 +21,7 @@ from typing import Any, NoReturn, Protocol
 import simpleeval
 
 from matrix.errors import UsageError
-from matrix.located import did_you_mean
+from matrix.strict_yaml.located import did_you_mean
 
 #: field -> what it is; also what the documentation and `--help` list
 FIELDS: Mapping[str, str] = {

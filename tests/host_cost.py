@@ -16,7 +16,7 @@ import numpy as np
 from toy_sweep import ToySweep, X
 
 from matrix.report import render
-from matrix.store import StoredRun
+from matrix.store.runs import StoredRun
 from matrix_adapters.protocol import Result, State, Task, TaskKind, TensorFacts
 
 

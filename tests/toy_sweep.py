@@ -18,16 +18,16 @@ import numpy as np
 
 from matrix import catalog as shipped
 from matrix.catalog.types import Build, Catalog, Framework, Hardware, HardwareSupport, ModelEntry
-from matrix.config import FrameworkChoice, MeasureChoice, SweepConfig
+from matrix.config.sweep import FrameworkChoice, MeasureChoice, SweepConfig
 from matrix.environments.base import BuildFailed
 from matrix.execution.local import run_worker
-from matrix.launching import RunTask
-from matrix.observer import Observer
-from matrix.outcome import SweepOutcome
 from matrix.records import Cell, Environment, Workload
-from matrix.session import new_header
-from matrix.store import RunStore, StoredRun
-from matrix.sweep import run_sweep
+from matrix.store.runs import RunStore, StoredRun
+from matrix.sweep.launching import RunTask
+from matrix.sweep.observer import Observer
+from matrix.sweep.outcome import SweepOutcome
+from matrix.sweep.run import run_sweep
+from matrix.sweep.session import new_header
 from matrix_adapters import protocol
 from matrix_adapters.protocol import Flag, ModelSpec, Reason, State
 

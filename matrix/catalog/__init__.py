@@ -20,8 +20,8 @@ from pydantic import BaseModel, ValidationError
 
 from matrix.catalog.types import Catalog, Framework, Hardware, Metric, ModelEntry, Tolerances
 from matrix.errors import ConfigError
-from matrix.located import Checker
-from matrix.yaml_source import read
+from matrix.strict_yaml.located import Checker
+from matrix.strict_yaml.source import read
 
 ENTRY_POINTS = "framework_matrix.adapters"
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 
-from matrix import doctor, hardware, load, machine, paths
+from matrix import paths
 from matrix.commands import shared
 from matrix.environments.choose import container_engine
 from matrix.errors import ExitCode
+from matrix.machine import doctor, hardware, load
+from matrix.machine import fingerprint as machine
 from matrix_adapters.protocol import plain
 
 

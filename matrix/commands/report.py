@@ -6,14 +6,15 @@ import argparse
 import sys
 from pathlib import Path
 
-from matrix import durable, paths
+from matrix import paths
 from matrix.commands import shared
 from matrix.errors import ExitCode, UsageError
 from matrix.records import Record
 from matrix.report import FORMATS, Options, render
 from matrix.report.style import Style
-from matrix.run_names import find_run_and_environment
-from matrix.store import StoredRun, read_header
+from matrix.store import durable
+from matrix.store.names import find_run_and_environment
+from matrix.store.runs import StoredRun, read_header
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -6,23 +6,24 @@ import argparse
 import re
 import sys
 
-from matrix import machine, paths
-from matrix.artefacts import ArtefactStore
+from matrix import paths
+from matrix.artefacts.store import ArtefactStore
 from matrix.catalog.types import Catalog
 from matrix.commands import shared
-from matrix.config import SweepConfig, load_sweep, sweep_from_data
+from matrix.config.sweep import SweepConfig, load_sweep, sweep_from_data
 from matrix.environments.base import Backend
 from matrix.environments.choose import choose
 from matrix.errors import UsageError
-from matrix.outcome import SweepOutcome
+from matrix.machine import fingerprint as machine
 from matrix.records import Record
 from matrix.report import Options, render, write_all
 from matrix.report.progress import observer_for
 from matrix.report.style import Style
-from matrix.run_names import check_new_name, find_run
-from matrix.session import new_header
-from matrix.store import RunStore
-from matrix.sweep import run_sweep
+from matrix.store.names import check_new_name, find_run
+from matrix.store.runs import RunStore
+from matrix.sweep.outcome import SweepOutcome
+from matrix.sweep.run import run_sweep
+from matrix.sweep.session import new_header
 from matrix_adapters.protocol import plain
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")

@@ -7,11 +7,13 @@ from collections.abc import Collection
 from pathlib import Path
 
 from matrix import catalog as catalog_data
-from matrix import hardware, machine, paths
+from matrix import paths
 from matrix.catalog.types import Catalog
-from matrix.config import SweepConfig, load_sweep
+from matrix.config.sweep import SweepConfig, load_sweep
 from matrix.environments import ready
 from matrix.environments.recipe import recipe_for
+from matrix.machine import fingerprint as machine
+from matrix.machine import hardware
 from matrix.plan import Plan, make_plan
 from matrix.records import Environment
 

@@ -25,7 +25,7 @@ from matrix.environments.installed import interpreter, site_packages
 from matrix.environments.pip_errors import explain, not_found
 from matrix.environments.process import run_owned
 from matrix.environments.recipe import Step
-from matrix.machine import usable_threads
+from matrix.machine.fingerprint import usable_threads
 
 PROBE_S = 2.0
 FIRST_PIP_WITH_PYTHON_OPTION = Version("22.3")

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from matrix.durable import storage, storage_error
 from matrix.execution.cancel import Cancel
 from matrix.execution.ending import MAX_LOG_BYTES, Ending, Stop, conclude, read_heartbeat
 from matrix.execution.environ import clean
 from matrix.execution.oom import memory_limit, read_counters
 from matrix.execution.process import ProcessGroup
+from matrix.store.durable import storage, storage_error
 from matrix_adapters.protocol import (
     HEARTBEAT_FILE,
     LOG_FILE,

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from matrix import durable
 from matrix.errors import UsageError
 from matrix.records import Record
+from matrix.store import durable
 
 if TYPE_CHECKING:
     from matrix.report.metrics import Catalog

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import TextIO
 
-from matrix.observer import Observer, Progress, Silent
 from matrix.report.plan_view import duration
+from matrix.sweep.observer import Observer, Progress, Silent
 from matrix_adapters.protocol import State
 
 #: ends that are worth a line of their own while the run goes on

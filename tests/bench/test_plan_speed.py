@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from matrix import catalog
-from matrix.config import load_sweep
+from matrix.config.sweep import load_sweep
 from matrix.plan import make_plan
 from matrix.report.plan_view import plan_json, plan_text
 
@@ -27,7 +27,7 @@ rules: [{select: 'framework == "pytorch" and batch == 1', required: true}]
 PROGRAM = """\
 import sys
 from matrix import catalog
-from matrix.config import load_sweep
+from matrix.config.sweep import load_sweep
 from matrix.plan import make_plan
 from matrix.report.plan_view import plan_text
 shipped = catalog.load()

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from matrix import catalog, paths
-from matrix.artefacts import Artefacts, ArtefactStore
+from matrix.artefacts.store import Artefacts, ArtefactStore
 from matrix.catalog.types import ModelEntry
 from matrix.environments.base import BuiltEnvironment
 from matrix.judge.parity import judge, load_arrays, load_reference

@@ -14,9 +14,10 @@ import onnx
 import pytest
 from model_lab import ModelLab
 
-from matrix import catalog, inputs
+from matrix import catalog
+from matrix.artefacts import inputs
+from matrix.artefacts.content_cache import read_contents
 from matrix.catalog.types import ModelEntry
-from matrix.content_cache import read_contents
 from matrix.judge.parity import load_arrays
 from matrix_adapters.protocol import ModelSpec, State, Task, TaskKind, file_hash
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from matrix.artefacts import ArtefactFailed, ArtefactStore
+from matrix.artefacts.content_cache import ContentCache
+from matrix.artefacts.store import ArtefactFailed, ArtefactStore
 from matrix.catalog.types import ModelEntry
-from matrix.content_cache import ContentCache
 from matrix.errors import StorageError
 from matrix.records import Workload
 from matrix_adapters.protocol import LOG_FILE, Reason, Result, State, Task, TaskKind, file_hash

@@ -189,7 +189,9 @@ def test_a_loop_that_costs_more_than_one_per_cent_of_a_call_is_flagged(tmp_path:
     assert "overhead 2.0%" in flags_of(tmp_path, sampling={"loop_share": 0.02})["overhead"]
 
 
-def contention(tmp_path: Path, *, waited_us: int, steal_s: float = 0.0, cpu_share: float, **asked: Any) -> set[str]:
+def contention(
+    tmp_path: Path, *, waited_us: int, steal_s: float = 0.0, cpu_share: float, **asked: Any
+) -> set[str]:
     """Flag codes of a steady phase of 2 s in which the kernel counted this much waiting."""
     effective = {"device": "cpu", "precision": "fp32", "math_mode": "fp32", "threads": 1, **asked}
     before = {"pressure_cpu_us": 1_000, "steal_s": 1.0}

@@ -164,7 +164,9 @@ def test_slow_clocks_make_longer_samples_in_steps(
 
 
 @given(cost=st.floats(1.0, 1e6), least=st.floats(1e-9, 1.0))
-def test_reading_the_clocks_never_costs_more_than_one_per_cent_of_the_target(cost: float, least: float) -> None:
+def test_reading_the_clocks_never_costs_more_than_one_per_cent_of_the_target(
+    cost: float, least: float
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clock, "edge_cost_ns", lambda: cost)
         target = clock.sample_target_ns(Measure(min_sample_s=least))

@@ -11,9 +11,10 @@ import jsonschema
 import pytest
 import yaml
 
-from matrix import catalog, schema
+from matrix import catalog
 from matrix.catalog.types import Catalog
-from matrix.config import SweepConfig, SweepFile, load_sweep, sweep_from_data
+from matrix.config import schema
+from matrix.config.sweep import SweepConfig, SweepFile, load_sweep, sweep_from_data
 from matrix.errors import ConfigError, ExitCode, UsageError
 
 SHIPPED = catalog.load_from(catalog.folder(), third_parties=False)
@@ -136,7 +137,7 @@ def test_every_shipped_sweep_is_right_and_fits_the_schema() -> None:
 
 
 def test_the_shipped_schema_is_the_one_that_the_types_make() -> None:
-    assert schema.path().read_text() == schema.text(SHIPPED), "run: python -m matrix.schema"
+    assert schema.path().read_text() == schema.text(SHIPPED), "run: python -m matrix.config.schema"
 
 
 @pytest.mark.parametrize(

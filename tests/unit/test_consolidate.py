@@ -11,12 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matrix import catalog, cell_flags, reduce
-from matrix.consolidate import Evidence, consolidate, slots
-from matrix.ledger import Ledger, is_final
-from matrix.order import block_order
-from matrix.outcome import CellEnd, count_states, exit_code
-from matrix.pace import Pace
+from matrix import catalog
+from matrix.consolidate import flags as cell_flags
+from matrix.consolidate import reduce
+from matrix.consolidate.cells import Evidence, consolidate, slots
 from matrix.records import (
     Cell,
     Environment,
@@ -27,7 +25,11 @@ from matrix.records import (
     Record,
     Workload,
 )
-from matrix.run_records import ArtefactAttempt, EnvironmentAttempt
+from matrix.store.formats import ArtefactAttempt, EnvironmentAttempt
+from matrix.sweep.ledger import Ledger, is_final
+from matrix.sweep.order import block_order
+from matrix.sweep.outcome import CellEnd, count_states, exit_code
+from matrix.sweep.pace import Pace
 from matrix_adapters.protocol import Reason, State
 
 REGISTRY = catalog.load().metrics

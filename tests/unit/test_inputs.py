@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from matrix import inputs
+from matrix.artefacts import inputs
 from matrix.catalog.types import ModelEntry
 
 

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from tiny_wheels import toy_framework
 
 from matrix import catalog as shipped
-from matrix import doctor, hardware, load, machine
 from matrix.catalog.types import Build, Hardware, HardwareProbe, HardwareSupport, InstallStep
-from matrix.cgroup import Limits, read_limits
 from matrix.errors import UsageError
+from matrix.machine import doctor, hardware, load
+from matrix.machine import fingerprint as machine
+from matrix.machine.cgroup import Limits, read_limits
 from matrix_adapters.protocol import to_json
 
 

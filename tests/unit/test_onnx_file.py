@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx_graphs import FLOAT, INT64, STRING, node, value
 
+from matrix.artefacts.onnx_file import OnnxRefused, inspect, resolve_inputs, resolve_outputs
 from matrix.catalog.types import InputEntry
 from matrix.errors import ConfigError, ExitCode
-from matrix.onnx_file import OnnxRefused, inspect, resolve_inputs, resolve_outputs
 
 
 def refusal(path: Path) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from matrix import catalog
-from matrix.config import FrameworkChoice, Rule, SweepConfig, load_sweep
+from matrix.config.sweep import FrameworkChoice, Rule, SweepConfig, load_sweep
 from matrix.errors import UsageError
 from matrix.plan import CellView, Plan, make_plan
 from matrix.records import Cell, Environment

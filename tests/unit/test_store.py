@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matrix import durable
 from matrix.errors import RunLocked, StorageError, UsageError
-from matrix.query import query
 from matrix.records import Cell, Environment, EnvironmentRecord, LaunchRecord, ReasonRecord, Workload
-from matrix.run_names import check_new_name, find_run, find_run_and_environment, new_id
-from matrix.run_records import ArtefactAttempt, EnvironmentAttempt, RunHeader
-from matrix.store import Attempts, RunStore, StoredRun, is_running, read_header
+from matrix.store import durable
+from matrix.store.formats import ArtefactAttempt, EnvironmentAttempt, RunHeader
+from matrix.store.names import check_new_name, find_run, find_run_and_environment, new_id
+from matrix.store.query import query
+from matrix.store.runs import Attempts, RunStore, StoredRun, is_running, read_header
 from matrix_adapters.protocol import Reason, State
 
 
@@ -145,7 +145,7 @@ def test_every_file_is_strict_json(store: RunStore) -> None:
 
 def test_a_second_writer_is_refused_with_the_first_ones_process_id(store: RunStore) -> None:
     code = (
-        "import sys; from pathlib import Path; from matrix.store import RunStore\n"
+        "import sys; from pathlib import Path; from matrix.store.runs import RunStore\n"
         "RunStore.open(Path(sys.argv[1]))"
     )
     second = subprocess.run(
@@ -163,7 +163,7 @@ def test_a_second_writer_is_refused_with_the_first_ones_process_id(store: RunSto
 def test_the_lock_of_a_killed_writer_is_free_at_once(tmp_path: Path) -> None:
     folder = RunStore.create(tmp_path, header(), CELLS).folder
     code = (
-        "import sys, time; from pathlib import Path; from matrix.store import RunStore\n"
+        "import sys, time; from pathlib import Path; from matrix.store.runs import RunStore\n"
         "store = RunStore.open(Path(sys.argv[1])); print('open', flush=True); time.sleep(600)"
     )
     import gc

@@ -18,8 +18,8 @@ import pytest
 from toy_sweep import ToySweep
 
 from matrix.errors import ExitCode
-from matrix.observer import Progress, Silent
-from matrix.order import block_order
+from matrix.sweep.observer import Progress, Silent
+from matrix.sweep.order import block_order
 from matrix_adapters.protocol import State
 
 SCRIPT = Path(__file__).parents[1] / "toy_sweep.py"
@@ -204,7 +204,7 @@ import sys, time
 from pathlib import Path
 from matrix.execution.cancel import Cancel
 from matrix.execution.process import ProcessGroup
-from matrix.interrupts import Interrupts
+from matrix.sweep.interrupts import Interrupts
 folder = Path(sys.argv[1])
 cancel = Cancel()
 with Interrupts(cancel, lambda: (folder / "closed").touch()):

@@ -13,11 +13,11 @@ import pytest
 from onnx import TensorProto, helper
 
 from matrix import catalog
+from matrix.artefacts.checkpoint_folder import check_safetensors
+from matrix.artefacts.inputs import make_inputs
 from matrix.catalog.types import ModelEntry
-from matrix.checkpoint_folder import check_safetensors
-from matrix.config import load_sweep, sweep_from_data
+from matrix.config.sweep import load_sweep, sweep_from_data
 from matrix.errors import ConfigError
-from matrix.inputs import make_inputs
 
 SHIPPED = catalog.load_from(catalog.folder(), third_parties=False)
 

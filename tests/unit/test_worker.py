@@ -23,7 +23,7 @@ from matrix_adapters.protocol import Heartbeat, Measure, Result, State, Task, Ta
 ADAPTERS = Path(protocol.__file__).parents[1]
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux only")
 
-TOY = '''
+TOY = """
 import ctypes, errno, os, sys, time
 import numpy as np
 from matrix_adapters.adapter import Unavailable, Unsupported
@@ -56,7 +56,7 @@ class BaseRunner:
 
 class Adapter(BaseAdapter): pass
 class Runner(BaseRunner): pass
-'''
+"""
 QUICK = Measure(samples=5, max_steady_s=2.0, warmup_calls=2)
 
 

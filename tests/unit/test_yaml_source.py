@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from matrix.errors import ConfigError
-from matrix.yaml_source import Document, parse, read
+from matrix.strict_yaml.source import Document, parse, read
 
 
 def problems(text: str) -> list[str]:

@@ -1,0 +1,1 @@
+"""From launches to one record per planned cell, by pure rules."""

@@ -1,0 +1,318 @@
+"""Attempts to records: one record, in exactly one state, for each planned cell.
+
+Pure: the same plan and attempts always give the same records, so a run that was
+killed can be reported from what it left. A cell is `ok` only if every launch planned
+for it is: the last attempt at each counts. What was wrong in any one of them is the
+state of the cell; numbers are given for cells that are `ok` or `incorrect`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from matrix.catalog.types import Metric
+from matrix.consolidate import contract, reduce
+from matrix.consolidate import flags as cell_flags
+from matrix.records import (
+    Cell,
+    EnvironmentRecord,
+    LaunchRecord,
+    Parity,
+    ReasonRecord,
+    Record,
+    Workload,
+    WorkloadRecord,
+    dataclasses_dict,
+)
+from matrix.store.formats import ArtefactAttempt, EnvironmentAttempt, RunHeader
+from matrix_adapters.protocol import Reason, State, content_hash
+
+if TYPE_CHECKING:
+    from matrix.store.runs import StoredRun
+
+#: one launch that a cell needs: its purpose and block
+Slot = tuple[str, int]
+#: what a framework may not change from launch to launch
+_STEADY_FACTS = ("device", "threads", "precision", "math_mode", "layout")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """Everything a run has found out."""
+
+    environments: Mapping[str, EnvironmentAttempt]  # by environment name
+    artefacts: Mapping[tuple[str, int, int | None, str], ArtefactAttempt]
+    launches: Callable[[str], Sequence[LaunchRecord]]  # by cell id, in the order they ended
+    samples: reduce.ReadSamples
+    blocks: int
+    stopped: ReasonRecord  # why what has not been done was not done
+    measure: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def artefact(self, cell: Cell) -> ArtefactAttempt | None:
+        """The weights, inputs and reference that a cell shares with its row."""
+        environment = self.environments.get(cell.environment.name)
+        work = cell.workload
+        consumes = environment.consumes if environment else ""
+        return self.artefacts.get((work.subject, work.batch, work.sequence, consumes))
+
+
+def slots(blocks: int) -> tuple[Slot, ...]:
+    """The launches every cell needs: one for memory, one timed in each block."""
+    return (("memory", 0), *(("measure", block) for block in range(blocks)))
+
+
+def latest(launches: Sequence[LaunchRecord]) -> dict[Slot, LaunchRecord]:
+    """The last attempt at each launch."""
+    return {(launch.purpose, launch.block): launch for launch in launches}
+
+
+def consolidate(
+    cells: Sequence[Cell], evidence: Evidence, registry: Mapping[str, Metric]
+) -> Iterator[Record]:
+    """One record per cell, in plan order. Raises AssertionError if a cell is planned twice."""
+    if len({cell.id for cell in cells}) != len(cells):
+        raise AssertionError("two planned cells have the same id")
+    rows = _Rows(cells, evidence)
+    for cell in cells:
+        yield _record(cell, evidence, registry, rows)
+
+
+def consolidate_run(run: StoredRun) -> list[Record]:
+    """The records of a stored run, from its plan and attempts."""
+    from matrix.catalog import load
+    from matrix.store.runs import is_running
+
+    attempts = run.attempts()
+    evidence = evidence_of(
+        run.header, attempts.environments, attempts.artefacts, attempts.launches, run.samples
+    )
+    if pid := is_running(run.folder):
+        going_on = ReasonRecord(code="running", text=f"process {pid} has not come to this cell yet")
+        evidence = dataclasses.replace(evidence, stopped=going_on)
+    return list(consolidate(run.cells(), evidence, load().metrics))
+
+
+def evidence_of(
+    header: RunHeader,
+    environments: Mapping[str, EnvironmentAttempt],
+    artefacts: Mapping[tuple[str, int, int | None, str], ArtefactAttempt],
+    launches: Callable[[str], Sequence[LaunchRecord]],
+    samples: reduce.ReadSamples,
+) -> Evidence:
+    """What `consolidate` needs, from a run's header and attempts."""
+    code, text = _STOPPED[header.outcome]
+    return Evidence(
+        environments=environments,
+        artefacts=artefacts,
+        launches=launches,
+        samples=samples,
+        blocks=header.blocks,
+        stopped=ReasonRecord(code=code, text=f"{text}; `matrix run --resume {header.id}` goes on"),
+        measure=header.measure,
+    )
+
+
+_STOPPED: dict[str, tuple[str, str]] = {
+    "running": ("stopped", "the run was stopped before this cell was done"),
+    "interrupted": ("stopped", "the run was interrupted before this cell was done"),
+    "budget_spent": ("budget", "the time budget was spent before this cell was done"),
+    "broken_off": ("stopped", "the run had to be broken off before this cell was done"),
+    "complete": ("stopped", "the run ended before this cell was done"),
+}
+
+
+def _record(cell: Cell, evidence: Evidence, registry: Mapping[str, Metric], rows: _Rows) -> Record:
+    launches = evidence.launches(cell.id)
+    last = latest(launches)
+    built = evidence.environments.get(cell.environment.name)
+    state, reason = _state(cell, evidence, last)
+    environment = _environment(cell, built)
+    record = Record(
+        id=cell.id,
+        label=cell.label,
+        arm=cell.arm,
+        environment=environment,
+        workload=WorkloadRecord(**dataclasses_dict(cell.workload)),
+        required=cell.required,
+        xfail=cell.xfail,
+        state=state,
+        reason=reason,
+        launches=tuple(launches),
+        attempts=len(launches),
+        started=min((launch.started for launch in launches if launch.started), default=""),
+        ended=max((launch.ended for launch in launches if launch.ended), default=""),
+    )
+    if not launches:
+        return record
+    done = [last[slot] for slot in slots(evidence.blocks) if slot in last]
+    artefact = evidence.artefact(cell)
+    changes: dict[str, Any] = {
+        "parity": _parity(done),
+        "artefacts": dict(artefact.hashes) if artefact else {},
+        "versions": {name: v for launch in done for name, v in launch.versions.items()},
+        "effective": dict(_of_timed(done).effective),
+        "flags": cell_flags.merge(
+            [
+                built.flags if built else (),
+                cell_flags.launch_flags(done),
+                cell_flags.differing(done, _STEADY_FACTS),
+                rows.flags(cell),
+            ]
+        ),
+    }
+    if state in (State.OK, State.INCORRECT):
+        changes |= _numbers(cell, evidence, registry, done, environment=environment, known=changes)
+    return record.model_copy(update=changes)
+
+
+def _state(
+    cell: Cell, evidence: Evidence, last: Mapping[Slot, LaunchRecord]
+) -> tuple[State, ReasonRecord | None]:
+    if cell.state is not None:
+        return cell.state, _reason(cell.reason)
+    built = evidence.environments.get(cell.environment.name)
+    artefact = evidence.artefact(cell)
+    launched = _launched_state(evidence, last)
+    if launched is not None and launched[0] not in (State.NOT_RUN, State.INTERRUPTED):
+        return launched
+    if launched is not None:  # something is still to do: say what stood in the way
+        for attempt in (built, artefact):
+            if attempt is not None and attempt.state is not State.OK:
+                return attempt.state, attempt.reason
+    return launched or (State.OK, None)
+
+
+def _launched_state(
+    evidence: Evidence, last: Mapping[Slot, LaunchRecord]
+) -> tuple[State, ReasonRecord | None] | None:
+    """The state by the launches alone; None when all of them are ok.
+
+    What failed first decides; a wrong result counts less than a failure, and a stop
+    less than a wrong result that is already known.
+    """
+    needed = slots(evidence.blocks)
+    bad = [(slot, last[slot]) for slot in needed if slot in last and last[slot].state is not State.OK]
+    for group in (_is_failure, _is_incorrect):
+        for slot, launch in bad:
+            if group(launch.state) and (group is _is_failure or len(last) == len(needed)):
+                return launch.state, _with_purpose(slot, launch.reason)
+    for slot, launch in bad:
+        if launch.state is State.INTERRUPTED:
+            return launch.state, _with_purpose(slot, launch.reason)
+    missing = [slot for slot in needed if slot not in last]
+    if missing:
+        done = sum(1 for purpose, _ in last if purpose == "measure")
+        progress = f" ({done} of {evidence.blocks} timed launches were)" if last else ""
+        return State.NOT_RUN, evidence.stopped.model_copy(update={"text": evidence.stopped.text + progress})
+    return None
+
+
+def _is_failure(state: State) -> bool:
+    return state not in (State.OK, State.INCORRECT, State.INTERRUPTED)
+
+
+def _is_incorrect(state: State) -> bool:
+    return state is State.INCORRECT
+
+
+def _numbers(
+    cell: Cell,
+    evidence: Evidence,
+    registry: Mapping[str, Metric],
+    done: Sequence[LaunchRecord],
+    *,
+    environment: EnvironmentRecord,
+    known: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Metrics, contract and the flags that need samples; a metric that is not known fails the cell."""
+    measured = [launch for launch in done if launch.purpose == "measure"]
+    samples = [t for launch in measured if (t := reduce.timed(evidence.samples(launch))) is not None]
+    try:
+        metrics, absent = reduce.reduce(
+            registry,
+            done,
+            samples=samples,
+            batch=cell.workload.batch,
+            environment=environment,
+            parity=known["parity"],
+        )
+    except reduce.UnknownMetric as error:
+        reason = ReasonRecord(code="unknown_metric", text=str(error))
+        return {"state": State.FAILED, "reason": reason}
+    latencies = [launch.metrics["latency_ms"] for launch in measured if "latency_ms" in launch.metrics]
+    terms = contract.contract_of(cell.workload, _of_timed(done), evidence.artefact(cell), evidence.measure)
+    return {
+        "metrics": metrics,
+        "absent": absent,
+        "contract": terms,
+        "contract_hash": content_hash(terms),
+        "flags": cell_flags.merge([known["flags"], cell_flags.spread_flags(latencies, samples)]),
+    }
+
+
+class _Rows:
+    """Whether all cells of a row were given the same weights and the same inputs."""
+
+    def __init__(self, cells: Sequence[Cell], evidence: Evidence) -> None:
+        self._seen: dict[tuple[Any, ...], dict[str, set[str]]] = {}
+        for cell in cells:
+            if cell.state is None:
+                row = self._seen.setdefault(self._key(cell.workload), {})
+                for what, digest in self._digests(cell, evidence):
+                    row.setdefault(what, set()).add(digest)
+
+    def flags(self, cell: Cell) -> list[ReasonRecord]:
+        return [
+            ReasonRecord(
+                code=f"{what}_differ",
+                text=f"the cells of this row were given {len(digests)} different sets of {what}",
+            )
+            for what, digests in sorted(self._seen.get(self._key(cell.workload), {}).items())
+            if len(digests) > 1
+        ]
+
+    @staticmethod
+    def _key(work: Workload) -> tuple[Any, ...]:
+        return (work.level, work.subject, work.batch, work.sequence)
+
+    @staticmethod
+    def _digests(cell: Cell, evidence: Evidence) -> Iterator[tuple[str, str]]:
+        """What the host gave, and what the workers say they were given."""
+        artefact = evidence.artefact(cell)
+        launches = evidence.launches(cell.id)
+        if artefact is None or not launches:
+            return
+        if "weights" in artefact.hashes:
+            yield "weights", artefact.hashes["weights"]
+        for launch in launches:
+            if "inputs" in launch.artefacts:
+                yield "inputs", content_hash(launch.artefacts["inputs"])
+
+
+def _environment(cell: Cell, built: EnvironmentAttempt | None) -> EnvironmentRecord:
+    if built is not None:
+        return built.environment
+    return EnvironmentRecord(name=cell.environment.name, **dataclasses_dict(cell.environment))
+
+
+def _of_timed(done: Sequence[LaunchRecord]) -> LaunchRecord:
+    """A timed launch where there is one: it is the one that the numbers come from."""
+    return next((launch for launch in reversed(done) if launch.purpose == "measure"), done[-1])
+
+
+def _parity(done: Sequence[LaunchRecord]) -> Parity | None:
+    """The worst of all launches: one that failed, else the largest error."""
+    judged = [launch.parity for launch in done if launch.parity is not None]
+    return max(judged, key=lambda p: (not p.passed, p.max_scaled_error or 0.0), default=None)
+
+
+def _with_purpose(slot: Slot, reason: ReasonRecord | None) -> ReasonRecord | None:
+    if reason is None or slot[0] != "memory" or reason.code in ("unavailable", "unsupported"):
+        return reason
+    return reason.model_copy(update={"text": f"in the memory launch: {reason.text}"})
+
+
+def _reason(reason: Reason | None) -> ReasonRecord | None:
+    return None if reason is None else ReasonRecord(code=reason.code, text=reason.text)

@@ -1,0 +1,39 @@
+"""How a cell was measured. Two cells are compared only where their contracts agree in what matters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from matrix.records import LaunchRecord, Workload
+from matrix.store.formats import ArtefactAttempt
+
+#: facts of an export that change what is run
+_EXPORT_FACTS = ("exporter", "opset", "opsets", "ir_version", "dynamic")
+_ASKED = ("launches", "samples", "max_steady_s", "min_sample_s")
+
+
+def contract_of(
+    workload: Workload, launch: LaunchRecord, artefact: ArtefactAttempt | None, asked: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The contract of a measured cell. `asked` is the sweep's `measure` section.
+
+    Effective values come from inside the framework; what it did not say is None.
+    """
+    hashes = artefact.hashes if artefact else {}
+    export = artefact.facts.get("onnx", {}) if artefact else {}
+    return {
+        "boundary": launch.sampling.get("boundary", "host_to_host"),
+        "transfer": "included",
+        "device": launch.effective.get("device"),
+        "precision": launch.effective.get("precision", workload.precision),
+        "math_mode": launch.effective.get("math_mode"),
+        "threads": launch.effective.get("threads", workload.threads),
+        "layout": launch.effective.get("layout"),
+        "warmup": {name: asked[name] for name in ("warmup_calls", "max_warmup_s") if name in asked},
+        "cache": "warm: the same inputs in every call",
+        "sampling": {name: asked[name] for name in _ASKED if name in asked},
+        "inputs": hashes.get("inputs"),
+        "weights": hashes.get("weights"),
+        "export": {name: export[name] for name in _EXPORT_FACTS if name in export},
+    }

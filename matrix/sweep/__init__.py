@@ -1,0 +1,1 @@
+"""The loop over everything a run still needs, and what it takes to stop and resume it anywhere."""

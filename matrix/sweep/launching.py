@@ -1,0 +1,226 @@
+"""One launch of one cell: from cell to task, from result to the record that is kept.
+
+`run` may be called from any thread and touches only its own scratch folder; `settle`
+judges, keeps what is worth keeping and is called from one thread.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from matrix.catalog.types import Catalog, ModelEntry
+from matrix.config.sweep import SweepConfig
+from matrix.execution.cancel import Cancel
+from matrix.execution.local import Startable
+from matrix.judge import parity
+from matrix.records import Cell, Environment, LaunchRecord, Parity, ReasonRecord
+from matrix.store.formats import utc_now
+from matrix.store.runs import RunStore
+from matrix_adapters.protocol import (
+    OUTPUTS_FILE,
+    Flag,
+    ModelSpec,
+    Reason,
+    Result,
+    State,
+    Task,
+    TaskKind,
+    plain,
+)
+
+#: a worker that neither beats nor computes for this long hangs
+STALL_S = 120.0
+#: tasks whose last axis holds class scores: their top-1 must agree
+_TOP1_TASKS = frozenset({"image-classification", "causal-lm"})
+
+ArtefactKey = tuple[str, int, int | None, str]  # subject, batch, sequence, "checkpoint" or "onnx"
+
+
+class Artefacts(Protocol):
+    """What a row of cells shares, as it lies in the cache."""
+
+    @property
+    def paths(self) -> Mapping[str, Path]: ...  # checkpoint or onnx, inputs, reference
+    @property
+    def hashes(self) -> Mapping[str, str]: ...
+    @property
+    def spec(self) -> ModelSpec: ...
+    @property
+    def facts(self) -> Mapping[str, Any]: ...
+
+
+class RunTask(Protocol):
+    """`matrix.execution.local.run_worker`, or what stands for it in a test."""
+
+    def __call__(
+        self,
+        built: Startable,
+        task: Task,
+        folder: Path,
+        *,
+        timeout_s: float,
+        stall_s: float,
+        cancel: Cancel | None = None,
+    ) -> Result: ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Job:
+    """One launch to be made."""
+
+    cell: Cell
+    purpose: Literal["measure", "memory"]
+    block: int
+    attempt: int
+    position: int = 0  # in the random order of its block
+
+    @property
+    def name(self) -> str:
+        """Unique within the cell and readable: `memory`, `0`, `2-attempt2`."""
+        base = "memory" if self.purpose == "memory" else str(self.block)
+        return base if self.attempt == 1 else f"{base}-attempt{self.attempt}"
+
+
+class Launcher:
+    """Makes launches for one run."""
+
+    def __init__(
+        self,
+        *,
+        store: RunStore,
+        catalog: Catalog,
+        config: SweepConfig,
+        models: Mapping[str, ModelEntry],
+        run_task: RunTask,
+        cancel: Cancel,
+    ) -> None:
+        self._store, self._catalog, self._config = store, catalog, config
+        self._models, self._run_task, self._cancel = models, run_task, cancel
+        self.environments: dict[Environment, Startable] = {}
+        self.artefacts: dict[ArtefactKey, Artefacts] = {}
+        self._reference: tuple[Path, parity.Reference] | None = None  # the last one read
+
+    def key(self, cell: Cell) -> ArtefactKey:
+        """What the cell shares with its row, by the kind of artefact its framework loads."""
+        work = cell.workload
+        framework = self._catalog.frameworks[cell.environment.framework]
+        return (work.subject, work.batch, work.sequence, framework.consumes)
+
+    def task(self, job: Job) -> Task:
+        """The worker's task for a launch."""
+        work, environment = job.cell.workload, job.cell.environment
+        framework = self._catalog.frameworks[environment.framework]
+        artefacts = self.artefacts[self.key(job.cell)]
+        return Task(
+            kind=TaskKind.MEASURE if job.purpose == "measure" else TaskKind.MEMORY,
+            framework=framework.name,
+            adapter=framework.adapter,
+            device=framework.hardware[environment.hardware].device,
+            threads=work.threads,
+            precision=work.precision,
+            variant=work.variant,
+            model=artefacts.spec,
+            artefacts={framework.consumes: str(artefacts.paths[framework.consumes])},
+            inputs=str(artefacts.paths["inputs"]),
+            measure=self._config.measure.worker(),
+        )
+
+    def run(self, job: Job) -> tuple[Result, Path]:
+        """Run the worker; its result and the scratch folder that it left."""
+        folder = self._store.scratch()
+        result = self._run_task(
+            self.environments[job.cell.environment],
+            self.task(job),
+            folder,
+            timeout_s=self._config.timeout_s,
+            stall_s=STALL_S,
+            cancel=self._cancel,
+        )
+        return result, folder
+
+    def settle(self, job: Job, result: Result, folder: Path) -> LaunchRecord:
+        """Judge the outputs, move samples and log into the run, remove the rest."""
+        out = folder / "out"
+        verdict = None
+        if result.state is State.OK:
+            verdict, result = self._judge(job, result, out)
+        record = LaunchRecord(
+            cell=job.cell.id,
+            purpose=job.purpose,
+            block=job.block,
+            attempt=job.attempt,
+            position=job.position,
+            state=result.state,
+            reason=_reason(result.reason),
+            phases=result.phases,
+            metrics=result.metrics,
+            absent=result.absent,
+            effective=result.effective,
+            probes=result.probes,
+            versions=result.versions,
+            flags=tuple(ReasonRecord(code=f.code, text=f.text) for f in result.flags),
+            sampling=result.sampling,
+            outputs=plain(result.outputs),
+            artefacts=plain(result.artefacts),
+            parity=verdict,
+            samples=self._store.keep_samples(out, job.cell.id, job.name),
+            log=self._store.keep_log(out, job.cell.id, job.name),
+            started=result.started or utc_now(),
+            ended=result.ended or utc_now(),
+        )
+        if result.state is State.INCORRECT:  # the evidence; right outputs are known by their hashes
+            self._store.keep_file(out / OUTPUTS_FILE, job.cell.id, f"{job.name}-outputs.npz")
+        self._store.drop_scratch(folder)
+        return record
+
+    def _judge(self, job: Job, result: Result, out: Path) -> tuple[Parity | None, Result]:
+        """The verdict on the outputs, and the result with the state that follows from it."""
+        path = out / OUTPUTS_FILE
+        if not path.exists():
+            if job.purpose == "memory":
+                return None, result
+            text = "the worker left no outputs: what was timed cannot be checked"
+            return None, _failed(result, "no_outputs", text)
+        model = self._models[job.cell.workload.subject]
+        rule = self._catalog.tolerances.inference.get(job.cell.workload.precision)
+        if rule is None:
+            text = f"the tolerance table has no rule for {job.cell.workload.precision}"
+            return None, _failed(result, "no_tolerance", text)
+        limit = model.tolerance
+        override = parity.Override(limit=limit.limit, reason=limit.reason) if limit else None
+        top1 = model.task in _TOP1_TASKS
+        try:
+            reference = self._load_reference(self.artefacts[self.key(job.cell)].paths["reference"])
+            outputs = parity.load_arrays(path)
+            verdict = parity.judge(outputs, reference, rule, top1=top1, override=override)
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            return None, _failed(result, "not_judged", f"outputs or reference cannot be read: {error}")
+        if not verdict.passed:
+            reason = Reason(code=verdict.failure_code, text=verdict.failure)
+            return verdict, dataclasses.replace(result, state=State.INCORRECT, reason=reason)
+        return verdict, _with_ill_conditioned(result, verdict, self._catalog.tolerances.ill_conditioned_floor)
+
+    def _load_reference(self, folder: Path) -> parity.Reference:
+        """One reference is kept: the cells of a row follow each other."""
+        if self._reference is None or self._reference[0] != folder:
+            self._reference = (folder, parity.load_reference(folder))
+        return self._reference[1]
+
+
+def _failed(result: Result, code: str, text: str) -> Result:
+    return dataclasses.replace(result, state=State.FAILED, reason=Reason(code=code, text=text))
+
+
+def _with_ill_conditioned(result: Result, verdict: Parity, most: float) -> Result:
+    if verdict.floor is None or verdict.floor <= most:
+        return result
+    text = f"ill-conditioned: plain float32 arithmetic is off by {verdict.floor:.2g} already"
+    return dataclasses.replace(result, flags=(*result.flags, Flag(code="ill_conditioned", text=text)))
+
+
+def _reason(reason: Reason | None) -> ReasonRecord | None:
+    return None if reason is None else ReasonRecord(code=reason.code, text=reason.text)
