@@ -138,7 +138,7 @@ class ArtefactFailed(Exception):
 
 
 class ToyPreparer:
-    """Inputs and the reference of y = 2x; models called "unmade..." cannot be made."""
+    """Inputs and the reference of y = 2x; "unmade..." cannot be made, "unjudged..." have no reference."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -155,10 +155,14 @@ class ToyPreparer:
             np.savez(folder / "float32.npz", y=y)
             np.savez(folder / "float32_again.npz", y=y)
             (folder / "reference.json").write_text('{"framework": "toy", "version": "1.0"}')
+        paths = {"checkpoint": folder, "inputs": folder / "inputs.npz"}
+        if not model.name.startswith("unjudged"):
+            paths["reference"] = folder
         return ToyArtefacts(
-            paths={"checkpoint": folder, "inputs": folder / "inputs.npz", "reference": folder},
+            paths=paths,
             hashes={"weights": "w" * 64, "inputs": "i" * 64},
             spec=model.spec(),
+            facts={"reference": {"missing": "numerics were not checked: nothing can evaluate it"}},
         )
 
 

@@ -188,6 +188,7 @@ def _about(made: Mapping[str, Arrays], *, given: bool) -> dict[str, Any]:
     repeats = all(_same(first[name], again[name]) for name in first)
     about: dict[str, Any] = {
         "framework": "outputs given by the user" if given else "onnx reference evaluator",
+        "given": given,
         "version": "" if given else _onnx_version(),
         "repeats": repeats,
     }

@@ -65,9 +65,10 @@ class ArtefactFailed(Exception):
 class Artefacts:
     """Where everything lies, and what is known of it.
 
-    `paths`: `inputs` (.npz), `reference` (folder), and `checkpoint` (folder) or `onnx` (file)
-    as asked. `hashes`: SHA-256 of `inputs`, `reference`, `weights` (the safetensors) and
-    `onnx`, as far as they exist. `facts`: what their makers said, by the same names.
+    `paths`: `inputs` (.npz), `reference` (folder; missing where there can be none), and
+    `checkpoint` (folder) or `onnx` (file) as asked. `hashes`: SHA-256 of `inputs`, `reference`,
+    `weights` (the safetensors) and `onnx`, as far as they exist. `facts`: what their
+    makers said, by the same names.
     """
 
     paths: Mapping[str, Path]
@@ -113,9 +114,11 @@ class ArtefactStore:
         given = self._inputs(model, workload)
         source = self._source(model, run)
         reference, reference_facts = self._reference(model, source, given, run)
-        paths = {"inputs": given.path, "reference": reference, source.kind: source.path}
-        hashes = {"inputs": given.sha256, **source.hashes, "reference": _folder_hash(reference)}
+        paths = {"inputs": given.path, source.kind: source.path}
+        hashes = {"inputs": given.sha256, **source.hashes}
         facts = {"inputs": given.facts, "reference": reference_facts, **source.facts}
+        if reference is not None:
+            paths["reference"], hashes["reference"] = reference, _folder_hash(reference)
         if "onnx" in needs and source.kind == "checkpoint":
             exported, export_facts = self._onnx(model, source, given, run)
             paths["onnx"], facts["onnx"] = exported, export_facts
@@ -267,7 +270,8 @@ class ArtefactStore:
 
     def _reference(
         self, model: ModelEntry, source: _Source, given: _Inputs, run: RunTask
-    ) -> tuple[Path, Mapping[str, Any]]:
+    ) -> tuple[Path | None, Mapping[str, Any]]:
+        """The folder and its facts; no folder, and why, where nothing can evaluate the model in float64."""
         artefacts = {source.kind: str(source.path)}
         expected = None
         if model.expected is not None:
@@ -289,9 +293,14 @@ class ArtefactStore:
         def make(folder: Path) -> tuple[int, Mapping[str, Any]]:
             return 0, _run(run, task, folder)
 
-        folder = self._cache.get_or_make(
-            "references", model.name, [self._key(TaskKind.REFERENCE, recipe)], make
-        )
+        try:
+            folder = self._cache.get_or_make(
+                "references", model.name, [self._key(TaskKind.REFERENCE, recipe)], make
+            )
+        except ArtefactFailed as failed:
+            if failed.reason.code != "no_reference":
+                raise
+            return None, {"missing": f"numerics were not checked: {failed.reason.text}"}
         return folder, _facts(folder)
 
     def _key(self, kind: TaskKind, recipe: Mapping[str, Any]) -> str:

@@ -56,10 +56,12 @@ class Override:
 class Reference:
     """What the outputs should be, and how far plain float32 arithmetic is from it."""
 
-    source: str  # "pytorch 2.13.0 float64"
+    source: str  # "pytorch 2.13.0 float64", "outputs given by the user"
     float64: Arrays
     float32: Arrays
     float32_again: Arrays
+    #: what its maker says to distrust about it: (code, text)
+    notes: tuple[tuple[str, str], ...] = ()
 
     @property
     def floor(self) -> float:
@@ -75,11 +77,13 @@ class Reference:
 def load_reference(folder: Path) -> Reference:
     """Read a reference folder (float64.npz, float32.npz, float32_again.npz, reference.json)."""
     facts = json.loads((folder / "reference.json").read_text(encoding="utf-8"))
+    measured = f"{facts['framework']} {facts['version']} float64"
     return Reference(
-        source=f"{facts['framework']} {facts['version']} float64",
+        source=facts["framework"] if facts.get("given") else measured,
         float64=load_arrays(folder / "float64.npz"),
         float32=load_arrays(folder / "float32.npz"),
         float32_again=load_arrays(folder / "float32_again.npz"),
+        notes=tuple((flag["code"], flag["text"]) for flag in facts.get("flags", ())),
     )
 
 

@@ -185,6 +185,9 @@ class Launcher:
                 return None, result
             text = "the worker left no outputs: what was timed cannot be checked"
             return None, _failed(result, "no_outputs", text)
+        artefacts = self.artefacts[self.key(job.cell)]
+        if "reference" not in artefacts.paths:
+            return None, _flagged(result, "no_reference", artefacts.facts["reference"]["missing"])
         model = self._models[job.cell.workload.subject]
         rule = self._catalog.tolerances.inference.get(job.cell.workload.precision)
         if rule is None:
@@ -194,7 +197,7 @@ class Launcher:
         override = parity.Override(limit=limit.limit, reason=limit.reason) if limit else None
         top1 = model.task in _TOP1_TASKS
         try:
-            reference = self._load_reference(self.artefacts[self.key(job.cell)].paths["reference"])
+            reference = self._load_reference(artefacts.paths["reference"])
             outputs = parity.load_arrays(path)
             verdict = parity.judge(outputs, reference, rule, top1=top1, override=override)
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
@@ -202,7 +205,13 @@ class Launcher:
         if not verdict.passed:
             reason = Reason(code=verdict.failure_code, text=verdict.failure)
             return verdict, dataclasses.replace(result, state=State.INCORRECT, reason=reason)
-        return verdict, _with_ill_conditioned(result, verdict, self._catalog.tolerances.ill_conditioned_floor)
+        for code, text in reference.notes:
+            result = _flagged(result, code, text)
+        most = self._catalog.tolerances.ill_conditioned_floor
+        if verdict.floor is not None and verdict.floor > most:
+            text = f"ill-conditioned: plain float32 arithmetic is off by {verdict.floor:.2g} already"
+            result = _flagged(result, "ill_conditioned", text)
+        return verdict, result
 
     def _load_reference(self, folder: Path) -> parity.Reference:
         """One reference is kept: the cells of a row follow each other."""
@@ -215,11 +224,8 @@ def _failed(result: Result, code: str, text: str) -> Result:
     return dataclasses.replace(result, state=State.FAILED, reason=Reason(code=code, text=text))
 
 
-def _with_ill_conditioned(result: Result, verdict: Parity, most: float) -> Result:
-    if verdict.floor is None or verdict.floor <= most:
-        return result
-    text = f"ill-conditioned: plain float32 arithmetic is off by {verdict.floor:.2g} already"
-    return dataclasses.replace(result, flags=(*result.flags, Flag(code="ill_conditioned", text=text)))
+def _flagged(result: Result, code: str, text: str) -> Result:
+    return dataclasses.replace(result, flags=(*result.flags, Flag(code=code, text=text)))
 
 
 def _reason(reason: Reason | None) -> ReasonRecord | None:

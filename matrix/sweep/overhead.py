@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ def null_adapter_cost(
         try:
             with np.load(folder / "out" / SAMPLES_FILE, allow_pickle=False) as archive:
                 samples = timed({name: archive[name] for name in archive.files})
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             return {"absent": f"the samples cannot be read: {error}"}
         if samples is None:
             return {"absent": "no samples were taken"}

@@ -157,6 +157,19 @@ def test_a_failed_task_gives_its_state_and_reason_and_leaves_nothing_behind(tmp_
     assert worker.kinds == ["export"]  # what had succeeded was kept
 
 
+def test_a_model_that_nothing_can_evaluate_is_prepared_without_a_reference(tmp_path: Path) -> None:
+    class NoReference(FakeWorker):
+        def __call__(self, task: Task, out_dir: Path) -> Result:
+            if task.kind is TaskKind.REFERENCE:
+                reason = Reason(code="no_reference", text="no definition of acme.Op: give its outputs")
+                return Result(state=State.UNSUPPORTED, reason=reason)
+            return super().__call__(task, out_dir)
+
+    made = ArtefactStore(tmp_path).prepare(entry(), workload(), {"checkpoint"}, NoReference())
+    assert "reference" not in made.paths and "reference" not in made.hashes
+    assert "acme.Op" in made.facts["reference"]["missing"]
+
+
 @pytest.mark.parametrize("harm", ["truncated", "changed", "deleted", "undescribed"])
 def test_a_broken_checkpoint_is_made_again(tmp_path: Path, harm: str) -> None:
     worker = FakeWorker()

@@ -107,6 +107,15 @@ def test_right_outputs_are_deleted_and_wrong_ones_kept_as_evidence(tmp_path: Pat
     assert sweep.stored().samples(good)["wall_ns"].size == 5
 
 
+def test_a_model_without_a_reference_is_measured_and_says_that_nobody_checked_it(tmp_path: Path) -> None:
+    sweep = ToySweep(tmp_path, models=["unjudged"], launches=1)
+    outcome = sweep.run()
+    record = sweep.stored().records()[0]
+    assert outcome.states == {State.OK: 1}
+    assert [flag.code for flag in record.flags if flag.code == "no_reference"] == ["no_reference"]
+    assert "max_scaled_error" in record.absent
+
+
 def test_a_finished_run_that_is_resumed_starts_no_worker(tmp_path: Path) -> None:
     sweep = ToySweep(tmp_path, models=["good", "crash"], launches=1)
     first = sweep.run()
