@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from toy_sweep import ToySweep, X
 
+from matrix.consolidate.stored import records_of
 from matrix.report import render
 from matrix.store.runs import StoredRun
 from matrix_adapters.protocol import Result, State, Task, TaskKind, TensorFacts
@@ -91,7 +92,7 @@ def main(folder: Path, cells: int) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     began = time.perf_counter()
     run = StoredRun(outcome.folder)
-    records = run.records()
+    records = records_of(run)
     read = time.perf_counter() - began
     assert len(records) == cells
     began = time.perf_counter()

@@ -19,6 +19,7 @@ import numpy as np
 from matrix import catalog as shipped
 from matrix.catalog.types import Build, Catalog, Framework, Hardware, HardwareSupport, ModelEntry
 from matrix.config.sweep import FrameworkChoice, MeasureChoice, SweepConfig
+from matrix.consolidate.stored import records_of
 from matrix.environments.base import BuildFailed
 from matrix.execution.local import run_worker
 from matrix.records import Cell, Environment, Workload
@@ -275,7 +276,7 @@ class ToySweep:
 
     def states(self) -> dict[str, State]:
         """State by model (for one framework); asserts that every planned cell is reported once."""
-        records = self.stored().records()
+        records = records_of(self.stored())
         assert [record.id for record in records] == [cell.id for cell in self.cells]
         return {record.workload.subject: record.state for record in records}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from matrix import paths
 from matrix.commands import shared
+from matrix.consolidate.stored import records_of
 from matrix.errors import ExitCode, UsageError
 from matrix.records import Record
 from matrix.report import FORMATS, Options, render
@@ -43,7 +44,7 @@ def execute(args: argparse.Namespace) -> int:
     header, folder = {}, None
     for text in args.runs:
         run, environment = find_run_and_environment(results, text)
-        found = StoredRun(run).records()
+        found = records_of(StoredRun(run))
         records += [r for r in found if not environment or r.environment.name == environment]
         header, folder = read_header(run).model_dump(mode="json"), run
     if len(args.runs) > 1:

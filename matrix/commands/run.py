@@ -11,6 +11,7 @@ from matrix.artefacts.store import ArtefactStore
 from matrix.catalog.types import Catalog
 from matrix.commands import shared
 from matrix.config.sweep import SweepConfig, load_sweep, sweep_from_data
+from matrix.consolidate.stored import records_of
 from matrix.environments.base import Backend
 from matrix.environments.choose import choose
 from matrix.errors import UsageError
@@ -110,7 +111,7 @@ def _resumed(args: argparse.Namespace, catalog: Catalog) -> tuple[SweepConfig, R
 
 def _show(args: argparse.Namespace, outcome: SweepOutcome, store: RunStore, catalog: Catalog) -> int:
     run = store.reader()
-    records: list[Record] = run.records()
+    records: list[Record] = records_of(run)
     header = store.header.model_dump(mode="json")
     code = outcome.exit_code
     reports = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matrix.catalog.types import Metric
 from matrix.consolidate import contract, reduce
@@ -28,9 +28,6 @@ from matrix.records import (
 )
 from matrix.store.formats import ArtefactAttempt, EnvironmentAttempt, RunHeader
 from matrix_adapters.protocol import Reason, State, content_hash
-
-if TYPE_CHECKING:
-    from matrix.store.runs import StoredRun
 
 #: one launch that a cell needs: its purpose and block
 Slot = tuple[str, int]
@@ -77,21 +74,6 @@ def consolidate(
     rows = _Rows(cells, evidence)
     for cell in cells:
         yield _record(cell, evidence, registry, rows)
-
-
-def consolidate_run(run: StoredRun) -> list[Record]:
-    """The records of a stored run, from its plan and attempts."""
-    from matrix.catalog import load
-    from matrix.store.runs import is_running
-
-    attempts = run.attempts()
-    evidence = evidence_of(
-        run.header, attempts.environments, attempts.artefacts, attempts.launches, run.samples
-    )
-    if pid := is_running(run.folder):
-        going_on = ReasonRecord(code="running", text=f"process {pid} has not come to this cell yet")
-        evidence = dataclasses.replace(evidence, stopped=going_on)
-    return list(consolidate(run.cells(), evidence, load().metrics))
 
 
 def evidence_of(

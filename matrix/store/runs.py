@@ -79,14 +79,6 @@ class StoredRun:
         """Where in the file each attempt is; launches are read by cell, when they are asked for."""
         return Attempts(self.folder / ATTEMPTS_FILE)
 
-    def records(self) -> list[Record]:
-        """One record per planned cell; made afresh where the last session could not (kill -9)."""
-        if self.is_consolidated():
-            return list(self.stored_records())
-        from matrix.consolidate.cells import consolidate_run
-
-        return consolidate_run(self)
-
     def is_consolidated(self) -> bool:
         """Whether cells.jsonl holds all that attempts.jsonl does."""
         attempts = self.folder / ATTEMPTS_FILE

@@ -15,12 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from matrix.consolidate.stored import records_of
 from matrix.errors import RunLocked, StorageError, UsageError
+from matrix.query import query
 from matrix.records import Cell, Environment, EnvironmentRecord, LaunchRecord, ReasonRecord, Workload
 from matrix.store import durable
 from matrix.store.formats import ArtefactAttempt, EnvironmentAttempt, RunHeader
 from matrix.store.names import check_new_name, find_run, find_run_and_environment, new_id
-from matrix.store.query import query
 from matrix.store.runs import Attempts, RunStore, StoredRun, is_running, read_header
 from matrix_adapters.protocol import Reason, State
 
@@ -132,7 +133,7 @@ def test_a_number_that_json_has_not_is_refused_not_stored_as_null(store: RunStor
 
 def test_every_file_is_strict_json(store: RunStore) -> None:
     store.append(launch(metrics={"latency_ms": 1.0}))
-    store.write_records(StoredRun(store.folder).records())
+    store.write_records(records_of(StoredRun(store.folder)))
 
     def refuse(word: str) -> None:
         raise AssertionError(word)
@@ -230,31 +231,31 @@ def test_a_damaged_header_is_an_error_that_names_the_file(store: RunStore, text:
 
 
 def test_a_run_that_is_going_on_is_not_called_stopped(store: RunStore) -> None:
-    reason = StoredRun(store.folder).records()[0].reason
+    reason = records_of(StoredRun(store.folder))[0].reason
     assert reason is not None
     assert reason.code == "running"
     store.close()
-    reason = StoredRun(store.folder).records()[0].reason
+    reason = records_of(StoredRun(store.folder))[0].reason
     assert reason is not None
     assert reason.code == "stopped"
 
 
 def test_records_are_made_afresh_when_something_was_added_since(store: RunStore) -> None:
-    store.write_records(StoredRun(store.folder).records())
+    store.write_records(records_of(StoredRun(store.folder)))
     run = StoredRun(store.folder)
     assert run.is_consolidated()
-    before = run.records()
+    before = records_of(run)
     store.append(launch())
     again = StoredRun(store.folder)
     assert not again.is_consolidated()
-    assert [record.id for record in again.records()] == [record.id for record in before]
-    assert again.records()[0].attempts == 1
+    assert [record.id for record in records_of(again)] == [record.id for record in before]
+    assert records_of(again)[0].attempts == 1
 
 
 def test_stored_records_equal_those_made_from_the_attempts(store: RunStore) -> None:
     store.append(launch(metrics={"latency_ms": 1.5}, phases={"import_s": 1.0}, effective={"threads": 1}))
-    store.write_records(StoredRun(store.folder).records())
-    assert list(StoredRun(store.folder).stored_records()) == StoredRun(store.folder).records()
+    store.write_records(records_of(StoredRun(store.folder)))
+    assert list(StoredRun(store.folder).stored_records()) == records_of(StoredRun(store.folder))
 
 
 @pytest.fixture
@@ -325,7 +326,7 @@ def test_sql_reads_many_runs_also_one_that_was_killed_and_no_other_file(tmp_path
                 launch().model_copy(update={"purpose": "memory", "metrics": {"peak_memory_bytes": 5.0}})
             )
             if number == 1:
-                store.write_records(store.reader().records())
+                store.write_records(records_of(store.reader()))
             folders.append(store.folder)
     answer = query(folders, "SELECT value FROM metrics WHERE metric = 'latency_ms' ORDER BY run")
     assert answer.rows == ((1.0,), (2.0,))

@@ -17,6 +17,7 @@ import psutil
 import pytest
 from toy_sweep import ToySweep
 
+from matrix.consolidate.stored import records_of
 from matrix.errors import ExitCode
 from matrix.sweep.observer import Progress, Silent
 from matrix.sweep.order import block_order
@@ -82,7 +83,7 @@ def test_every_planned_cell_is_reported_in_one_state_and_the_exit_code_is_1(tmp_
         "unsupported": State.UNSUPPORTED,
         "unmade": State.FAILED,
     }
-    records = {record.workload.subject: record for record in sweep.stored().records()}
+    records = {record.workload.subject: record for record in records_of(sweep.stored())}
     assert all(record.reason for record in records.values() if record.state is not State.OK)
     assert "SIGSEGV during load" in records["crash"].reason.text  # type: ignore[union-attr]
     assert records["unavailable"].reason.text == "cuda asked, only cpu is seen"  # type: ignore[union-attr]
@@ -102,7 +103,7 @@ def test_right_outputs_are_deleted_and_wrong_ones_kept_as_evidence(tmp_path: Pat
     wrong = next(cell for cell in sweep.cells if cell.workload.subject == "wrong")
     assert [path.parent.name for path in folder.rglob("*-outputs.npz")] == [wrong.id]
     assert not (folder / "scratch").exists()
-    good = sweep.stored().records()[0].launches[-1]
+    good = records_of(sweep.stored())[0].launches[-1]
     assert good.outputs["y"]["sha256"]
     assert sweep.stored().samples(good)["wall_ns"].size == 5
 
@@ -110,7 +111,7 @@ def test_right_outputs_are_deleted_and_wrong_ones_kept_as_evidence(tmp_path: Pat
 def test_a_model_without_a_reference_is_measured_and_says_that_nobody_checked_it(tmp_path: Path) -> None:
     sweep = ToySweep(tmp_path, models=["unjudged"], launches=1)
     outcome = sweep.run()
-    record = sweep.stored().records()[0]
+    record = records_of(sweep.stored())[0]
     assert outcome.states == {State.OK: 1}
     assert [flag.code for flag in record.flags if flag.code == "no_reference"] == ["no_reference"]
     assert "max_scaled_error" in record.absent
@@ -131,7 +132,7 @@ def test_timed_launches_never_overlap_and_each_block_follows_the_seed(tmp_path: 
     sweep.run()
     launches = [
         launch
-        for record in sweep.stored().records()
+        for record in records_of(sweep.stored())
         for launch in record.launches
         if launch.purpose == "measure"
     ]
@@ -144,7 +145,7 @@ def test_timed_launches_never_overlap_and_each_block_follows_the_seed(tmp_path: 
 def test_an_environment_that_cannot_be_built_costs_only_its_own_cells(tmp_path: Path) -> None:
     sweep = ToySweep(tmp_path, models=["good"], versions=["1.0", "broken"], launches=1)
     outcome = sweep.run()
-    ok, failed = sweep.stored().records()
+    ok, failed = records_of(sweep.stored())
     assert (ok.state, failed.state) == (State.OK, State.BUILD_FAILED)
     assert failed.reason is not None
     assert failed.reason.code == "no_wheel"
@@ -168,7 +169,7 @@ def test_required_and_expected_failures_decide_the_exit_code(
 def test_a_spent_budget_leaves_the_rest_not_run_and_resume_does_it(tmp_path: Path) -> None:
     sweep = ToySweep(tmp_path, models=["good"], launches=1)
     outcome = sweep.run(budget_s=0)
-    (record,) = sweep.stored().records()
+    (record,) = records_of(sweep.stored())
     assert record.state is State.NOT_RUN
     assert record.reason is not None
     assert record.reason.code == "budget"
@@ -246,13 +247,13 @@ def test_a_killed_worker_fails_its_cell_only_and_resume_tries_it_again(tmp_path:
         os.kill(worker_of(sweep, "hang"), signal.SIGKILL)
         assert process.wait(30) == ExitCode.VERDICT
     assert sweep.states() == {"good": State.OK, "hang": State.FAILED}
-    reason = sweep.stored().records()[1].reason
+    reason = records_of(sweep.stored())[1].reason
     assert reason is not None
     assert reason.code == "killed"
     (sweep.bundle / "healed").touch()
     outcome = sweep.resume()
     assert outcome.exit_code == ExitCode.OK
-    hang = sweep.stored().records()[1]
+    hang = records_of(sweep.stored())[1]
     assert hang.state is State.OK
     assert [launch.attempt for launch in hang.launches if launch.purpose == "memory"] == [1, 2]
 
@@ -329,13 +330,13 @@ def test_a_build_that_finds_the_disk_full_breaks_the_run_off(tmp_path: Path) -> 
     sweep = ToySweep(tmp_path, models=["good"], versions=["1.0", "too-large"], launches=1)
     outcome = sweep.run()
     assert outcome.exit_code == ExitCode.INCOMPLETE
-    assert [record.state for record in sweep.stored().records()] == [State.NOT_RUN, State.BUILD_FAILED]
+    assert [record.state for record in records_of(sweep.stored())] == [State.NOT_RUN, State.BUILD_FAILED]
 
 
 def test_a_launch_that_hangs_is_ended_at_its_deadline(tmp_path: Path) -> None:
     sweep = ToySweep(tmp_path, models=["hang"], launches=1, timeout_s=2)
     outcome = sweep.run()
-    (record,) = sweep.stored().records()
+    (record,) = records_of(sweep.stored())
     assert record.state is State.TIMEOUT
     assert record.reason is not None
     assert "during load" in record.reason.text

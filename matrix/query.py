@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from matrix.consolidate.stored import records_of
 from matrix.errors import UsageError
 from matrix.store import durable
 from matrix.store.runs import CELLS_FILE, StoredRun, dump
@@ -120,5 +121,5 @@ def _records_file(run: StoredRun, spare: Path) -> Path:
 
 
 def _dumped(run: StoredRun) -> Iterator[bytes]:
-    for record in run.records():
+    for record in records_of(run):
         yield durable.dump_line(dump(record))
