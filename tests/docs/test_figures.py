@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,15 +10,17 @@ from pages import ROOT
 
 from matrix import catalog
 from matrix.catalog.types import Metric
-from matrix.cell_flags import NOISY_SHARE
-from matrix.config import MeasureChoice, SweepFile
+from matrix.config.sweep import MeasureChoice, SweepFile, load_sweep
+from matrix.consolidate.flags import NOISY_SHARE
 from matrix.judge.parity import MAX_UNDECIDABLE
+from matrix.plan import make_plan
 from matrix.report.matrix_table import COMPARED
 from matrix_adapters import checks, clock
 
 NUMBERS = ROOT / "docs" / "how-a-number-is-made.md"
 MATRIX = ROOT / "docs" / "matrix.md"
 CONFIGURATION = ROOT / "docs" / "configuration.md"
+STARTED = ROOT / "docs" / "getting-started.md"
 
 MEASURE = MeasureChoice()
 TOLERANCES = catalog.load().tolerances
@@ -89,3 +92,12 @@ def test_the_least_samples_of_a_percentile_are_those_of_the_binomial_bound(metri
     inside = metric.quantile or 0.0
     chances = [inside**n + n * (1 - inside) * inside ** (n - 1) for n in range(metric.min_samples + 1)]
     assert chances[metric.min_samples] <= 0.01 < chances[metric.min_samples - 1]
+
+
+def test_the_cost_of_the_default_sweep_is_what_the_plan_estimates_for_an_empty_cache() -> None:
+    shipped = catalog.load()
+    plan = make_plan(load_sweep("quick", shipped), shipped, hardware={}, usable_threads=2)
+    said = re.search(r"About ([\d.]+) minutes and ([\d.]+) GB for the default sweep", words(STARTED))
+    assert said, "getting-started.md says what the default sweep costs"
+    assert float(said[1]) == pytest.approx(plan.estimate.minutes, rel=0.25)
+    assert float(said[2]) == pytest.approx(plan.estimate.disk_mb / 1000, rel=0.15)

@@ -10,13 +10,13 @@ from pages import ROOT, table
 
 from matrix import catalog
 from matrix.cli import COMMANDS
-from matrix.config import FrameworkChoice, MeasureChoice, RuleChoice, SweepFile
+from matrix.config.sweep import FrameworkChoice, MeasureChoice, RuleChoice, SweepFile
+from matrix.config.user_model import UserInput, UserModel
 from matrix.errors import ExitCode
 from matrix.records import LaunchRecord, MetricValue, Parity, Record
 from matrix.report import FORMATS
-from matrix.run_records import ArtefactAttempt, EnvironmentAttempt, RunHeader, Session
 from matrix.select import FIELDS
-from matrix.user_model import UserInput, UserModel
+from matrix.store.formats import ArtefactAttempt, EnvironmentAttempt, RunHeader, Session
 from matrix_adapters.clock import Samples
 from matrix_adapters.protocol import TaskKind
 

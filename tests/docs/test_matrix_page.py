@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import fnmatch
 import functools
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +24,7 @@ from matrix_adapters.protocol import State
 
 PAGE = ROOT / "docs" / "matrix.md"
 SOURCES = [*(ROOT / "matrix").rglob("*.py"), *(ROOT / "adapters").rglob("*.py")]
+_CODE = re.compile(r"[a-z0-9_*]+")  # a text has blanks
 
 
 def test_every_state_is_documented_with_the_meaning_that_the_reports_give() -> None:
@@ -46,14 +48,21 @@ def test_every_flag_that_the_code_can_raise_is_documented_and_no_other() -> None
 def test_a_new_flag_would_be_seen() -> None:
     source = """
 def look(name):
-    launch.flag("brand_new", "text")
+    launch.flag("brand_new", f"some {name} text")
+    it = _flagged(it, "of_a_result", "text")
     return Flag(code=f"{name}_odd", text="")
 def some_flags():
     return [ReasonRecord(code="of_a_cell", text=""), {"code": "of_an_adapter", "text": ""}]
 def state():
     return ReasonRecord(code="a_reason", text="")
 """
-    assert set(codes_in(ast.parse(source))) == {"brand_new", "*_odd", "of_a_cell", "of_an_adapter"}
+    assert set(codes_in(ast.parse(source))) == {
+        "brand_new",
+        "of_a_result",
+        "*_odd",
+        "of_a_cell",
+        "of_an_adapter",
+    }
 
 
 def test_the_reader_of_flags_finds_those_that_exist() -> None:
@@ -153,7 +162,7 @@ def flag_codes() -> tuple[str, ...]:
 
 
 def codes_in(tree: ast.AST, inside: str = "") -> Iterator[str]:
-    """`Flag(code=...)`, `launch.flag("...")`; in functions about flags, stored records and mappings too."""
+    """`Flag(code=...)`, `flag("...")`, `flagged(it, "...")`; and records in functions about flags."""
     for node in ast.iter_child_nodes(tree):
         within = node.name if isinstance(node, ast.FunctionDef) else inside
         about_flags = "flag" in within or within in ("differing", "partial_fallback")
@@ -161,8 +170,8 @@ def codes_in(tree: ast.AST, inside: str = "") -> Iterator[str]:
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if name == "Flag" or (name == "ReasonRecord" and about_flags):
                 yield from _words(next((k.value for k in node.keywords if k.arg == "code"), None))
-            elif name == "flag" and node.args:
-                yield from _words(node.args[0])
+            elif name.lstrip("_") in ("flag", "flagged"):
+                yield from (word for arg in node.args[:2] for word in _words(arg))
         elif isinstance(node, ast.Dict) and about_flags:
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and key.value == "code":
@@ -172,7 +181,8 @@ def codes_in(tree: ast.AST, inside: str = "") -> Iterator[str]:
 
 def _words(value: ast.expr | None) -> Iterator[str]:
     if isinstance(value, ast.Constant) and isinstance(value.value, str):
-        yield value.value
+        yield from [value.value] if _CODE.fullmatch(value.value) else []
     elif isinstance(value, ast.JoinedStr):
         parts = (str(p.value) if isinstance(p, ast.Constant) else "*" for p in value.values)
-        yield "".join(parts)
+        code = "".join(parts)
+        yield from [code] if _CODE.fullmatch(code) else []
