@@ -21,6 +21,7 @@ COMMANDS = {
     "plan": "show the cells, what cannot run and why, and what it would cost; runs nothing",
     "run": "build environments, run every cell, print the matrix, write the reports",
     "report": "show stored runs as table, markdown, html, csv, json, junit or svg",
+    "query": "ask stored runs in SQL: tables runs, cells and metrics",
     "doctor": "say what this machine offers and what would spoil a measurement",
     "clean": "list or remove cached environments and model artefacts",
 }

@@ -10,6 +10,7 @@ from matrix import paths
 from matrix.artefacts.store import ArtefactStore
 from matrix.catalog.types import Catalog
 from matrix.commands import shared
+from matrix.commands.progress import observer_for
 from matrix.config.sweep import SweepConfig, load_sweep, sweep_from_data
 from matrix.consolidate.stored import records_of
 from matrix.environments.base import Backend
@@ -18,7 +19,6 @@ from matrix.errors import UsageError
 from matrix.machine import fingerprint as machine
 from matrix.records import Record
 from matrix.report import Options, render, write_all
-from matrix.report.progress import observer_for
 from matrix.report.style import Style
 from matrix.store.names import check_new_name, find_run
 from matrix.store.runs import RunStore
