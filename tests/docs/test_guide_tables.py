@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -96,3 +97,10 @@ def test_every_report_file_is_documented() -> None:
 def test_every_kind_of_launch_is_explained() -> None:
     text = (ROOT / "docs" / "add-a-framework.md").read_text(encoding="utf-8")
     assert [kind.value for kind in (TaskKind.MEASURE, TaskKind.MEMORY) if f"`{kind.value}`" not in text] == []
+
+
+def test_every_session_of_nox_is_documented() -> None:
+    tree = ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    sessions = [f"nox -s {f.name}" for f in functions if f.decorator_list]
+    assert first_column(ROOT / "CONTRIBUTING.md", "Sessions") == sessions
