@@ -67,7 +67,8 @@ class Runner(Protocol):
 
     * `synchronous = True`: `run` returns only when the result is there, so the loop
       need not call `sync` (which must exist all the same);
-    * `peak_device_memory() -> int`: the most bytes of device memory held so far;
+    * `peak_device_memory() -> int | None`: the most bytes of device memory held so far,
+      None where the device is the host;
     * a list `flags` of `{"code", "text"}` in `effective()`: what the adapter itself
       distrusts, carried to the cell.
     """

@@ -53,11 +53,12 @@ def report(peaks: Peaks, runner: Any, launch: Launch) -> None:
     launch.metrics["peak_memory_bytes"] = float(max(peaks.bytes.values()))
     children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     launch.sampling["peak_memory_largest_child"] = _bytes(children)
-    device_peak = getattr(runner, "peak_device_memory", None)
+    counter = getattr(runner, "peak_device_memory", None)
+    device_peak = None if counter is None else counter()
     if device_peak is None:
         launch.absent["peak_device_memory_bytes"] = "the adapter has no counter of device memory here"
-        return
-    launch.metrics["peak_device_memory_bytes"] = float(device_peak())
+    else:
+        launch.metrics["peak_device_memory_bytes"] = float(device_peak)
 
 
 def _lifetime_peak() -> int:

@@ -251,6 +251,10 @@ class PyTorchRunner:
             "wait_policy": os.environ.get("OMP_WAIT_POLICY"),
         }
 
+    def peak_device_memory(self) -> int | None:
+        """What torch's allocator reserved at most. Not run on hardware."""
+        return None if self._on_cpu else int(self._torch.cuda.max_memory_reserved(self._device))
+
     def close(self) -> None:
         """Drop the model, and what compiling it left on disk."""
         self._call = self._module = None

@@ -194,6 +194,12 @@ class TensorFlowRunner:
             facts["fetched_as"] = "float32 where it is a 16-bit float, else unchanged"
         return facts
 
+    def peak_device_memory(self) -> int | None:
+        """What TensorFlow's allocator handed out at most. Not run on hardware."""
+        if self.synchronous:
+            return None
+        return int(self._tf.config.experimental.get_memory_info(f"GPU:{self._index}")["peak"])
+
     def close(self) -> None:
         """Drop the graph and the weights."""
         self._call = None
