@@ -12,6 +12,7 @@ from matrix.catalog.types import Catalog
 from matrix.config.sweep import SweepConfig, load_sweep
 from matrix.environments import ready
 from matrix.environments.recipe import recipe_for
+from matrix.estimate import artefact_environment
 from matrix.machine import fingerprint as machine
 from matrix.machine import hardware
 from matrix.plan import Plan, make_plan
@@ -55,7 +56,10 @@ def plan_for_this_machine(config: SweepConfig, catalog: Catalog, select: str | N
     found = hardware.probe(catalog.hardware)
     threads = machine.usable_threads()
     plan = make_plan(config, catalog, found, select, usable_threads=threads)
-    built = _already_built({cell.environment for cell in plan.runnable}, catalog, paths.home())
+    wanted = {cell.environment for cell in plan.runnable}
+    if maker := artefact_environment(catalog):
+        wanted.add(maker)
+    built = _already_built(wanted, catalog, paths.home())
     if not built:
         return plan
     return make_plan(config, catalog, found, select, usable_threads=threads, built=built)

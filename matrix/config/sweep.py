@@ -19,6 +19,7 @@ from matrix.catalog.types import DEFAULT_SEQUENCE, Catalog, Count, Entry, ModelE
 from matrix.config.names import check_names
 from matrix.config.user_model import UserModel, resolve
 from matrix.errors import UsageError
+from matrix.paths import given
 from matrix.select import Selector, selector
 from matrix.strict_yaml.located import Checker, did_you_mean
 from matrix.strict_yaml.source import Document, Loc, from_data, read
@@ -102,7 +103,7 @@ class SweepFile(Entry):
     threads: list[_Threads] = Field(default=[1], min_length=1, description="numbers, or `all`")
     measure: MeasureChoice = MeasureChoice()
     timeout: Annotated[float, Field(gt=0)] = Field(default=600, description="seconds for one launch")
-    seed: Annotated[int, Field(ge=0)] = Field(default=0, description="inputs and order are made from it")
+    seed: Annotated[int, Field(ge=0)] = Field(default=0, description="the random order of launches is made from it")
     rules: list[RuleChoice] = Field(default=[], description="later ones are added to earlier ones")
 
 
@@ -143,7 +144,7 @@ def load_sweep(name_or_path: str | Path, catalog: Catalog) -> SweepConfig:
     if text in catalog.sweeps:
         path = catalog.sweeps[text]
     else:
-        path = Path(text).expanduser()
+        path = given(text, "-c")
         if not path.exists() and path.suffix not in (".yaml", ".yml"):
             names = ", ".join(catalog.sweeps)
             hint = did_you_mean(text, catalog.sweeps)

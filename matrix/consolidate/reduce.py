@@ -67,6 +67,7 @@ def reduce(
     values = _values(registry, launches)
     derived = {
         "time_to_first_output_s": _first_output(launches),
+        "energy_j_per_item": _energy(launches, batch),
         "image_bytes": [float(environment.size_bytes)] if environment.size_bytes is not None else [],
         **{name: _parity_value(parity, name) for name in PARITY_METRICS},
     }
@@ -165,6 +166,15 @@ def _first_output(launches: Sequence[LaunchRecord]) -> list[float]:
         sum(launch.phases.get(phase, 0.0) for phase in FIRST_OUTPUT_PHASES)
         for launch in launches
         if launch.purpose == "measure" and all(phase in launch.phases for phase in needed)
+    ]
+
+
+def _energy(launches: Sequence[LaunchRecord], batch: int) -> list[float]:
+    """Joules of the steady phase over the items computed in it, of launches that read a counter."""
+    return [
+        launch.sampling["energy_j"] / (launch.sampling["calls"] * batch)
+        for launch in launches
+        if launch.purpose == "measure" and "energy_j" in launch.sampling
     ]
 
 

@@ -157,6 +157,12 @@ def test_every_metric_of_the_registry_has_a_value_or_a_reason() -> None:
     assert record.absent["energy_j_per_item"] == "no RAPL here"
 
 
+def test_energy_of_the_steady_phase_is_shared_among_the_items_computed_in_it() -> None:
+    record = one(cell(batch=2), full(cell(batch=2), sampling={"energy_j": 30.0, "calls": 5}))
+    energy = record.metrics["energy_j_per_item"]
+    assert (energy.value, energy.unit, energy.derived) == (3.0, "J", True)
+
+
 def test_a_metric_that_the_registry_does_not_know_fails_the_cell() -> None:
     launches = full(cell())
     launches[1] = launches[1].model_copy(update={"metrics": {"latency_ms": 1.0, "speediness": 3.0}})
