@@ -7,10 +7,12 @@ Thin on purpose. Nothing heavy is imported before the command is known, so that
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 
 from matrix import __version__
@@ -33,22 +35,55 @@ configuration, nothing was run; 3 the run could not be completed; 130 interrupte
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code; never raises for a user's mistake."""
-    parser = _parser(list(sys.argv[1:] if arguments is None else arguments))
+    _open_closed_streams()
+    try:
+        return _run(list(sys.argv[1:] if arguments is None else arguments))
+    except MatrixError as error:
+        _complain(str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:  # `matrix report ... | head`: the reader had enough
+        _discard_output()
+        return 128 + signal.SIGPIPE
+    except OSError as error:  # what no command foresaw: the system's word, and the file if it names one
+        _discard_output()
+        where = error.filename if error.filename is not None else "standard output"
+        _complain(f"{where}: {error.strerror or error}")
+        return ExitCode.INCOMPLETE
+    except Exception:  # a defect of ours must not look like a verdict (exit code 1)
+        _complain(f"a defect in framework-matrix, please report it:\n{traceback.format_exc()}")
+        return ExitCode.INCOMPLETE
+
+
+def _run(arguments: list[str]) -> int:
+    parser = _parser(arguments)
     args = parser.parse_args(arguments)
     if not args.command:
         parser.print_help()
         return ExitCode.USAGE
-    try:
-        return int(args.execute(args))
-    except MatrixError as error:
-        print(f"matrix: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("matrix: interrupted", file=sys.stderr)
-        return ExitCode.INTERRUPTED
-    except BrokenPipeError:  # `matrix report ... | head`: the reader had enough
+    code = int(args.execute(args))
+    sys.stdout.flush()  # here, where a full disk or a closed pipe can still be answered
+    return code
+
+
+def _complain(text: str) -> None:
+    with contextlib.suppress(OSError):  # nobody may be listening
+        print(f"matrix: {text}", file=sys.stderr, flush=True)
+
+
+def _open_closed_streams() -> None:
+    """`matrix run >&-`: Python has no stream then, and the first print would fail."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+
+
+def _discard_output() -> None:
+    """What is still in the buffer cannot be written: let the interpreter's own flush at exit succeed."""
+    with contextlib.suppress(OSError, ValueError):  # no file behind it (a test's capture)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
 
 
 class _Parser(argparse.ArgumentParser):
@@ -58,7 +93,9 @@ class _Parser(argparse.ArgumentParser):
         import difflib
 
         typed = next((a for a in sys.argv[1:] if not a.startswith("-")), "")
-        if "invalid choice" in message and (near := difflib.get_close_matches(typed, COMMANDS, 1)):
+        if "argument COMMAND: invalid choice" in message and (
+            near := difflib.get_close_matches(typed, COMMANDS, 1)
+        ):
             message += f"; did you mean {near[0]!r}?"
         self.print_usage(sys.stderr)
         self.exit(ExitCode.USAGE, f"{self.prog}: {message}\n")

@@ -22,10 +22,9 @@ def home() -> Path:
     Raises UsageError when it lies inside a source checkout of this product or cannot be made.
     """
     asked = os.environ.get(HOME_VARIABLE, "").strip()
-    folder = (
-        Path(asked).expanduser() if asked else Path(platformdirs.user_cache_dir("framework-matrix", False))
-    )
-    folder = folder.resolve()
+    folder = Path(platformdirs.user_cache_dir("framework-matrix", False))
+    if asked:
+        folder = given(asked, HOME_VARIABLE).resolve()
     checkout = enclosing_checkout(folder)
     if checkout:
         raise UsageError(
@@ -48,9 +47,38 @@ def results_dir(option: str | os.PathLike[str] | None = None) -> Path:
     It is not made here: reading commands must not leave an empty folder behind.
     """
     if option is not None:
-        return Path(option).expanduser().absolute()
-    here = Path.cwd()
+        return given(option, "--results")
+    here = given(".", "the current folder")
     return (enclosing_checkout(here) or here) / "results"
+
+
+def given(text: str | os.PathLike[str], what: str) -> Path:
+    """The path that a user wrote, absolute, `~` followed. `what` is what messages call it.
+
+    Raises UsageError for what no system call takes: nobody's home, a null byte, a name that
+    is too long. Whether anything lies there is for the caller to find out.
+    """
+    try:
+        path = Path(text).expanduser().absolute()
+    except FileNotFoundError:  # from getcwd
+        raise UsageError(f"{what}: the current folder is gone: change to one that exists") from None
+    except RuntimeError as error:
+        raise _no_path(text, what, str(error)) from None
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        pass
+    except ValueError as error:
+        raise _no_path(text, what, str(error)) from None
+    except OSError as error:
+        raise _no_path(text, what, error.strerror or str(error)) from None
+    return path
+
+
+def _no_path(text: str | os.PathLike[str], what: str, why: str) -> UsageError:
+    shown = os.fspath(text)
+    shown = shown if len(shown) <= 120 else f"{shown[:117]}..."
+    return UsageError(f"{what} {shown!r} is no path: {why}")
 
 
 def enclosing_checkout(folder: Path) -> Path | None:

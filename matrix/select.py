@@ -51,6 +51,7 @@ FUNCTIONS: Mapping[str, Callable[[Any, Any], bool]] = {
 
 _CONSTANTS: Mapping[str, Any] = {"true": True, "false": False, "null": None}
 _MAX_LENGTH = 10_000
+_MAX_DEPTH = 100
 
 
 class Fields(Protocol):
@@ -82,6 +83,7 @@ def selector(expression: str) -> Selector:
     """Compile `expression`. Raises UsageError that says what is wrong and lists the fields."""
     tree = _parse(expression)
     reader = _Reader(expression)
+    _check_depth(tree, expression)
     reader.visit(tree)
     _check_truth(tree, expression)
     evaluator = simpleeval.EvalWithCompoundTypes(
@@ -121,6 +123,16 @@ def _parse(expression: str) -> ast.expr:
         raise _wrong(expression, f"{text} (column {error.offset or 1})") from None
     except (ValueError, MemoryError, RecursionError):  # a null byte, too many brackets
         raise _wrong(expression, "not understood") from None
+
+
+def _check_depth(tree: ast.expr, expression: str) -> None:
+    """Evaluation needs several calls a level: what is deeper than anybody writes is refused."""
+    level: list[ast.AST] = [tree]
+    for _ in range(_MAX_DEPTH):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return
+    raise _wrong(expression, "nested too deeply")
 
 
 def _check_truth(node: ast.expr, expression: str) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import math
 import time
 
 from tabulate import tabulate
 
 from matrix import paths
 from matrix.environments import clean
-from matrix.errors import ExitCode
+from matrix.errors import ExitCode, UsageError
 from matrix.report.units import human
+from matrix.strict_yaml.located import did_you_mean
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="remove everything that no run is using")
     parser.add_argument("--framework", metavar="NAME", help="remove the environments of this framework")
     parser.add_argument(
-        "--older-than", metavar="DAYS", type=float, help="remove what was not used for so long"
+        "--older-than", metavar="DAYS", type=days, help="remove what was not used for so long"
     )
     parser.add_argument(
         "--kind",
@@ -38,6 +40,13 @@ def execute(args: argparse.Namespace) -> int:
     if not (args.all or args.framework or args.older_than is not None or args.kind):
         print(_listing(items) if items else f"{home} holds nothing")
         return ExitCode.OK
+    known = {item.framework for item in items if item.framework}
+    if args.framework and args.framework not in known:
+        hint = did_you_mean(args.framework, known)
+        has = ", ".join(sorted(known)) or "none"
+        raise UsageError(
+            f"--framework {args.framework}: the cache has no environment of it{hint}; it has {has}"
+        )
     chosen = clean.choose(
         items,
         older_than_s=None if args.older_than is None else args.older_than * 86400,
@@ -51,6 +60,17 @@ def execute(args: argparse.Namespace) -> int:
             print(f"kept {removal.item.name}: {removal.kept}")
     print(f"removed {sum(not r.kept for r in removals)} of {len(removals)}, {human(freed, 'bytes')} freed")
     return ExitCode.OK
+
+
+def days(text: str) -> float:
+    """Days of `--older-than`. Raises ArgumentTypeError for what would silently choose all or nothing."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of days; write one from 0 on")
+    return value
 
 
 def _listing(items: list[clean.Cached]) -> str:

@@ -16,6 +16,7 @@ from matrix.report.style import Style
 from matrix.store import durable
 from matrix.store.names import find_run_and_environment
 from matrix.store.runs import StoredRun, read_header
+from matrix.strict_yaml.located import did_you_mean
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -44,8 +45,7 @@ def execute(args: argparse.Namespace) -> int:
     header, folder = {}, None
     for text in args.runs:
         run, environment = find_run_and_environment(results, text)
-        found = records_of(StoredRun(run))
-        records += [r for r in found if not environment or r.environment.name == environment]
+        records += _of_environment(records_of(StoredRun(run)), environment, text)
         header, folder = read_header(run).model_dump(mode="json"), run
     if len(args.runs) > 1:
         _refuse_clashes(records)
@@ -53,13 +53,33 @@ def execute(args: argparse.Namespace) -> int:
     options = Options(metrics=args.metric, baseline=args.baseline, style=style, run_dir=folder)
     text = render(args.format, records, header, shared.load_catalog(), options)
     if args.output:
-        target = Path(args.output)
-        with durable.storage(target.parent):
-            durable.replace(target, text)
-        print(f"wrote {target}", file=sys.stderr)
+        _write(paths.given(args.output, "-o"), text)
+        print(f"wrote {args.output}", file=sys.stderr)
     else:
         print(text, end="")
     return ExitCode.OK
+
+
+def _of_environment(records: list[Record], environment: str, text: str) -> list[Record]:
+    """The records of one environment (all without a name). Raises UsageError when there is none of it."""
+    found = [record for record in records if not environment or record.environment.name == environment]
+    if records and not found:
+        names = list(dict.fromkeys(record.environment.name for record in records))
+        hint = did_you_mean(environment, names)
+        raise UsageError(f"{text}: the run has no such environment{hint}; it has {', '.join(names)}")
+    return found
+
+
+def _write(target: Path, text: str) -> None:
+    if target.is_dir():
+        raise UsageError(f"-o {target} is a folder: name a file in it")
+    if not target.parent.is_dir():
+        raise UsageError(f"-o {target}: there is no folder {target.parent}")
+    if target.exists() and not target.is_file():  # /dev/stdout, a pipe: written to, never replaced
+        with durable.storage(target):
+            target.write_text(text, encoding="utf-8")
+    else:
+        durable.replace(target.resolve(), text)
 
 
 def _refuse_clashes(records: list[Record]) -> None:

@@ -27,7 +27,8 @@ from matrix.sweep.run import run_sweep
 from matrix.sweep.session import new_header
 from matrix_adapters.protocol import plain
 
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
+_DURATION = re.compile(r"(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s?)?", re.ASCII)
+_LONGEST_BUDGET_S = 366 * 86400
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--name", default="", help="a name for the run, to be used instead of its id")
     parser.add_argument(
-        "--seed", type=int, help="seed of the random order of launches (default: the sweep's)"
+        "--seed", type=seed, help="seed of the random order of launches (default: the sweep's)"
     )
     parser.add_argument("--json", action="store_true", help="print the records as JSON instead of the matrix")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
@@ -101,12 +102,18 @@ def _resumed(args: argparse.Namespace, catalog: Catalog) -> tuple[SweepConfig, R
         raise UsageError("--resume continues a run as it was planned: give no -c, --select, --name or --seed")
     store = RunStore.open(find_run(paths.results_dir(args.results), args.resume))
     try:
+        _same_backend(args.backend, store.header.backend)
         config = sweep_from_data(store.header.config, catalog, str(store.folder / "run.json"))
         backend = choose(store.header.backend, catalog.frameworks, paths.home()).backend  # type: ignore[arg-type]
     except BaseException:
         store.close()
         raise
     return config, store, backend
+
+
+def _same_backend(asked: str, begun_with: str) -> None:
+    if asked not in ("auto", begun_with):
+        raise UsageError(f"--backend {asked}: this run was begun with {begun_with}")
 
 
 def _show(args: argparse.Namespace, outcome: SweepOutcome, store: RunStore, catalog: Catalog) -> int:
@@ -129,6 +136,13 @@ def _show(args: argparse.Namespace, outcome: SweepOutcome, store: RunStore, cata
     return code
 
 
+def seed(text: str) -> int:
+    """A whole number from 0 on. Raises ArgumentTypeError."""
+    if not re.fullmatch(r"[0-9]{1,18}", text.strip()):
+        raise argparse.ArgumentTypeError(f"{text!r} is no seed; write a whole number from 0 on")
+    return int(text)
+
+
 def duration(text: str) -> float:
     """Seconds of `90s`, `20m`, `1h30m` or a bare number. Raises ArgumentTypeError."""
     found = _DURATION.fullmatch(text.strip())
@@ -137,6 +151,6 @@ def duration(text: str) -> float:
         if found
         else 0
     )
-    if seconds <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 90s, 20m or 1h30m")
+    if not 0 < seconds <= _LONGEST_BUDGET_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 90s, 20m or 1h30m (a year at most)")
     return float(seconds)

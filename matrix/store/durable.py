@@ -44,18 +44,20 @@ def replace(path: Path, content: str | Iterable[bytes]) -> None:
     """Write `content` to `path`: a reader sees the old file or the new one, after a power cut too."""
     pieces = (content.encode("utf-8"),) if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with storage(path):
-        try:
-            with temporary.open("wb") as stream:
-                stream.writelines(pieces)
-                stream.flush()
-                os.fsync(stream.fileno())
-            temporary.replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise
-        sync_folder(path.parent)
+    try:
+        with temporary.open("wb") as stream:
+            stream.writelines(pieces)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = str(path)  # the temporary name means nothing to anybody
+            raise storage_error(error, path) from error
+        raise
+    sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

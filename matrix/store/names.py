@@ -27,12 +27,15 @@ def all_runs(results: Path) -> list[Path]:
     """The run folders under `results`, oldest first."""
     if not results.is_dir():
         return []
-    return sorted(folder for folder in results.iterdir() if (folder / HEADER_FILE).is_file())
+    try:
+        return sorted(folder for folder in results.iterdir() if _is_run(folder))
+    except OSError as error:
+        raise UsageError(f"{results} cannot be read: {error.strerror or error}") from None
 
 
 def find_run(results: Path, text: str) -> Path:
     """The one run that `text` names. A path to a run folder is taken as it is. Raises UsageError."""
-    if (Path(text) / HEADER_FILE).is_file():
+    if _is_run(Path(text)):
         return Path(text)
     runs = all_runs(results)
     if not runs:
@@ -55,7 +58,7 @@ def find_run(results: Path, text: str) -> Path:
 
 def find_run_and_environment(results: Path, text: str) -> tuple[Path, str]:
     """`RUN` or `RUN:ENVIRONMENT`: the run, and the environment's name or ""."""
-    if (Path(text) / HEADER_FILE).is_file():  # a path may hold a colon
+    if _is_run(Path(text)):  # a path may hold a colon
         return Path(text), ""
     run, _, environment = text.partition(":")
     return find_run(results, run), environment
@@ -69,6 +72,13 @@ def check_new_name(results: Path, name: str) -> None:
         )
     if any(name in (run.name, _given_name(run)) for run in all_runs(results)):
         raise UsageError(f"--name {name!r}: there is a run of that name already in {results}")
+
+
+def _is_run(folder: Path) -> bool:
+    try:
+        return (folder / HEADER_FILE).is_file()
+    except OSError:  # a text that is too long for a name, a folder that may not be looked into
+        return False
 
 
 def _given_name(run: Path) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
-from matrix.errors import ExitCode, MatrixError
+from matrix.errors import ExitCode, MatrixError, UsageError
+from matrix.paths import results_dir
 from matrix.store.formats import Outcome
 from matrix_adapters.protocol import State
 
@@ -38,8 +41,14 @@ class SweepOutcome:
 
     @property
     def resume_command(self) -> str:
-        """What continues this run; empty when it is complete."""
-        return "" if self.outcome == "complete" else f"matrix run --resume {self.run}"
+        """What continues this run when typed where it was begun; empty when it is complete."""
+        if self.outcome == "complete":
+            return ""
+        results = self.folder.parent
+        with contextlib.suppress(UsageError):  # the current folder may be gone
+            if results == results_dir():
+                return f"matrix run --resume {self.run}"
+        return f"matrix run --resume {self.run} --results {shlex.quote(str(results))}"
 
 
 def exit_code(outcome: Outcome, cells: Iterable[CellEnd]) -> ExitCode:

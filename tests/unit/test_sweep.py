@@ -174,7 +174,7 @@ def test_a_spent_budget_leaves_the_rest_not_run_and_resume_does_it(tmp_path: Pat
     assert record.reason is not None
     assert record.reason.code == "budget"
     assert outcome.exit_code == ExitCode.OK
-    assert outcome.run in outcome.resume_command
+    assert outcome.resume_command == f"matrix run --resume {outcome.run} --results {outcome.folder.parent}"
     assert sweep.resume().states == {State.OK: 1}
 
 
