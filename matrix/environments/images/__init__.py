@@ -4,6 +4,6 @@
 never its tag or the engine's id); `wheels` is the offline half, done on the host.
 """
 
-from matrix.environments.images.ensure import BuiltImage, ImageOptions, ensure_image
+from matrix.environments.images.ensure import BuiltImage, ImageBuilder, ImageOptions, ensure_image
 
-__all__ = ["BuiltImage", "ImageOptions", "ensure_image"]
+__all__ = ["BuiltImage", "ImageBuilder", "ImageOptions", "ensure_image"]

@@ -16,9 +16,10 @@ from docker.errors import DockerException, ImageNotFound
 from docker.models.images import Image
 
 from matrix.environments.base import BuildFailed, Progress
-from matrix.environments.images import failures, labels
+from matrix.environments.images import failures
 from matrix.environments.images.sources import Source
 from matrix.errors import UsageError
+from matrix.execution import leases
 from matrix_adapters.protocol import ProtocolError, Reason, from_json, to_json, write_atomic
 
 VARIABLE = "FRAMEWORK_MATRIX_BASE"
@@ -160,7 +161,7 @@ def ask(client: docker.DockerClient, image_id: str, command: list[str]) -> tuple
             network_mode="none",
             read_only=True,
             cap_drop=["ALL"],
-            labels={labels.ROLE: "probe"},
+            labels=leases.labels(""),  # one that a killed process left is swept by the next run
         )
         container.start()
         status = int(container.wait(timeout=60)["StatusCode"])

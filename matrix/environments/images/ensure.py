@@ -158,6 +158,41 @@ def ensure_image(
     )
 
 
+class ImageBuilder:
+    """`ensure_image` with everything but the environment said once; for `build_all`."""
+
+    def __init__(
+        self,
+        client: docker.DockerClient,
+        frameworks: Mapping[str, Framework],
+        home: Path,
+        options: ImageOptions | None = None,
+        *,
+        probe: pip.IndexProbe | None = None,
+    ) -> None:
+        self._client, self._frameworks, self._home = client, frameworks, home
+        self._options, self._probe = options, probe or pip.IndexProbe()
+
+    def build(
+        self,
+        environment: Environment,
+        *,
+        progress: Progress = quiet,
+        cancelled: threading.Event | None = None,
+    ) -> BuiltImage:
+        """See `ensure_image`."""
+        return ensure_image(
+            self._client,
+            self._frameworks[environment.framework],
+            environment,
+            home=self._home,
+            options=self._options,
+            probe=self._probe,
+            progress=progress,
+            cancelled=cancelled,
+        )
+
+
 def _context(
     source: sources.Source, recipe: Recipe, facts: base.BaseFacts, options: ImageOptions, job: Job
 ) -> tuple[list[context.Entry], tuple[str, ...]]:

@@ -6,14 +6,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import requests
 import urllib3
-from docker.errors import APIError, DockerException
+from docker.errors import APIError
 
+from matrix.execution.engine import ENGINE_ERRORS
 from matrix_adapters.protocol import Reason
 
-#: everything that docker-py lets through when the engine or the way to it fails
-ENGINE_ERRORS = (DockerException, requests.RequestException, urllib3.exceptions.HTTPError, OSError)
+__all__ = ["ENGINE_ERRORS", "of_event", "of_exception"]
 
 _RUN = re.compile(r"The command '(?P<command>.*)' returned a non-zero code: (?P<code>\d+)", re.DOTALL)
 _SYNTAX = re.compile(r"dockerfile parse error|unknown instruction|Dockerfile.*(syntax|cannot be empty)", re.I)

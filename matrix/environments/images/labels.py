@@ -4,7 +4,6 @@ from __future__ import annotations
 
 IMAGE = "org.framework-matrix.image"  # "<framework>-<hardware>", in every stage of every Dockerfile
 KEY = "org.framework-matrix.key"  # the content key, in every stage as well
-ROLE = "org.framework-matrix.role"  # of short-lived containers: "probe"
 REPOSITORY = "framework-matrix"
 
 

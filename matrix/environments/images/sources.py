@@ -40,6 +40,11 @@ def install_script() -> Path:
     return folder() / INSTALL_SCRIPT
 
 
+def described(framework: Framework, hardware: str) -> bool:
+    """Whether there is a Dockerfile."""
+    return (_folder_of(framework) / f"Dockerfile.{hardware}").is_file()
+
+
 def installer_pin() -> str:
     """The pip that build stages run: the one line of its constraint file that is no comment."""
     path = catalog.folder() / "constraints" / "installer.txt"
