@@ -6,6 +6,7 @@ FOLDER/toy.json, so that a test can kill the orchestrator itself.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -114,6 +115,9 @@ class ToyBackend:
     def __init__(self, bundle: Path) -> None:
         self.bundle = bundle
         self.built: list[str] = []
+
+    def session(self, run: str) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def build(self, environment: Environment, **_: Any) -> Built:
         self.built.append(environment.name)
