@@ -22,7 +22,7 @@ from matrix.catalog.types import Build, Catalog, Framework, Hardware, HardwareSu
 from matrix.config.sweep import FrameworkChoice, MeasureChoice, SweepConfig
 from matrix.consolidate.stored import records_of
 from matrix.environments.base import BuildFailed
-from matrix.execution.local import run_worker
+from matrix.execution.dispatch import run_task as run_anywhere
 from matrix.records import Cell, Environment, Workload
 from matrix.store.runs import RunStore, StoredRun
 from matrix.sweep.launching import RunTask
@@ -254,7 +254,7 @@ class ToySweep:
         store: RunStore | None = None,
         observer: Observer | None = None,
         budget_s: float | None = None,
-        run_task: RunTask = run_worker,
+        run_task: RunTask = run_anywhere,
         preparer: Any = None,
     ) -> SweepOutcome:
         with store or self.new_store() as open_store:
