@@ -101,6 +101,7 @@ class Build(Entry):
     steps: list[InstallStep] = Field(min_length=1)
     constraints: str | None = None  # file name in `constraints/`, `{version}` filled in
     import_package: str | None = None  # where this build's package has another name
+    needs_index: bool = False  # an image of it cannot be built from wheels chosen beforehand
     cost: BuildCost = BuildCost()
 
 

@@ -111,7 +111,11 @@ def _build(args: argparse.Namespace, catalog: Catalog) -> int:
         ends = build_all(builder, wanted, jobs=args.jobs, progress=_teller(args))
     failed = [end for end in ends.values() if isinstance(end, BuildFailed)]
     if args.json:
-        print(json.dumps([_answer(environment, end) for environment, end in ends.items()], indent=2))
+        print(
+            json.dumps(
+                [_answer(environment, end) for environment, end in ends.items()], indent=2, default=str
+            )
+        )
         return ExitCode.VERDICT if failed else ExitCode.OK
     for environment, end in ends.items():
         if isinstance(end, BuildFailed):

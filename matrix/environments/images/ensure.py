@@ -33,6 +33,7 @@ from matrix_adapters.protocol import Flag, ProtocolError, Reason, from_json, to_
 
 PYTHON = "/opt/matrix/bin/python"  # of every image; see images/install.sh
 SCHEMA = 1
+LEFTOVERS_S = 15.0
 
 _LISTING = """\
 import json, platform
@@ -119,6 +120,8 @@ def ensure_image(
     folder.mkdir(parents=True, exist_ok=True)
     source = sources.source(framework, environment.hardware)
     recipe = recipe_for(framework, environment)
+    if framework.builds[recipe.build].needs_index:
+        options = dataclasses.replace(options, packages="index")
     name = base.reference(source, options.bases)
     log = folder / f"{environment.name}.log"
     job = Job(home=home, log=log, progress=progress, cancelled=cancelled, probe=probe or pip.IndexProbe())
@@ -256,8 +259,17 @@ def _find_or_build(
 
 
 def remove_leftovers(client: docker.DockerClient, key: str) -> None:
-    """Remove the build stage of one image, wheels included: the key alone decides on reuse, not a cache."""
-    client.images.prune(filters={"dangling": True, "label": f"{labels.KEY}={key}"})
+    """Remove the build stage of one image, wheels included: the key alone decides on reuse, not a cache.
+
+    The engine needs a moment to end a build that was given up, and keeps what it uses until then.
+    """
+    mine = {"dangling": True, "label": f"{labels.KEY}={key}"}
+    deadline = time.monotonic() + LEFTOVERS_S
+    while client.api.images(filters=mine):
+        client.images.prune(filters=mine)
+        if time.monotonic() > deadline:
+            return  # `matrix images prune` finds it
+        time.sleep(0.1)
 
 
 def _read_inside(client: docker.DockerClient, image: Image, stored: Path) -> _Inside:

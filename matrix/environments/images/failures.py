@@ -14,6 +14,7 @@ from matrix_adapters.protocol import Reason
 
 __all__ = ["ENGINE_ERRORS", "of_event", "of_exception"]
 
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _RUN = re.compile(r"The command '(?P<command>.*)' returned a non-zero code: (?P<code>\d+)", re.DOTALL)
 _SYNTAX = re.compile(r"dockerfile parse error|unknown instruction|Dockerfile.*(syntax|cannot be empty)", re.I)
 _NO_SPACE = re.compile(r"no space left on device|disk quota exceeded", re.I)
@@ -30,7 +31,8 @@ _MORE_ROOM = (
 
 def of_event(message: str, tail: Sequence[str], log: Path) -> Reason:
     """The engine ended the build with an error in its stream; `tail` is what it said before."""
-    said = [line.strip() for line in "".join(tail).splitlines() if line.strip()]
+    lines = _COLOUR.sub("", "".join(tail)).splitlines()
+    said = [line.strip() for line in lines if line.strip()]
     see = f" Full output: {log}"
     if _NO_SPACE.search(message) or any(_NO_SPACE.search(line) for line in said[-20:]):
         return Reason(code="disk_full", text=f"the engine's disk is full: {_MORE_ROOM}{see}")
