@@ -61,10 +61,12 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style with ruff."""
+    """Check style with ruff, and the Dockerfiles with hadolint."""
     session.install("--quiet", *nox.project.dependency_groups(PYPROJECT, "lint"))
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
+    dockerfiles = [f"images/{framework}/Dockerfile.{hardware}" for framework, hardware in IMAGES]
+    session.run("hadolint", "--config", "images/.hadolint.yaml", *dockerfiles)
 
 
 @nox.session

@@ -13,6 +13,7 @@ user's file is run with whatever types it holds.
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +24,14 @@ import numpy as np
 from matrix_adapters.adapter import Feed, Unavailable, Unsupported
 from matrix_adapters.protocol import ModelSpec, Task
 
-_PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+#: our word for a device -> the provider that serves it; all but the first two not run on hardware
+_PROVIDERS = {
+    "cpu": "CPUExecutionProvider",
+    "cuda": "CUDAExecutionProvider",
+    "migraphx": "MIGraphXExecutionProvider",
+    "openvino": "OpenVINOExecutionProvider",
+    "cann": "CANNExecutionProvider",
+}
 _CPU = _PROVIDERS["cpu"]
 
 #: variant -> name of the graph optimisation level
@@ -108,8 +116,16 @@ class Adapter:
     def _providers(self) -> list[Any]:
         if self._kind == "cpu":
             return [_CPU]
-        # TF32 is on by default in this provider, and would make "fp32" mean another thing than elsewhere.
-        options = {"device_id": str(self._index), "use_tf32": "1" if self._task.math_mode == "tf32" else "0"}
+        if self._task.math_mode == "tf32" and self._kind != "cuda":
+            raise Unsupported("TF32 is a mode of CUDA devices")
+        options = {"device_id": str(self._index)}
+        if self._kind == "cuda":
+            # TF32 is on by default in this provider, and would make "fp32" mean another thing than elsewhere.
+            options["use_tf32"] = "1" if self._task.math_mode == "tf32" else "0"
+        elif self._kind == "openvino":
+            # It would run on the CPU, and in fp16 on a GPU, unless told otherwise.
+            device = {"device_type": f"GPU.{self._index}"}
+            options = {**device, "load_config": json.dumps({"GPU": {"INFERENCE_PRECISION_HINT": "f32"}})}
         return [(_PROVIDERS[self._kind], options), _CPU]
 
     def _session(self, model: str | bytes, providers: list[Any], *, strict: bool) -> Any:
@@ -211,7 +227,7 @@ class OnnxRuntimeRunner:
         active = session.get_providers()[0]
         provider_options = session.get_provider_options().get(active, {})
         facts: dict[str, Any] = {
-            "device": "cpu" if active == _CPU else f"cuda:{provider_options.get('device_id', 0)}",
+            "device": _device(active, provider_options),
             "providers": session.get_providers(),
             "threads": self._threads(options.intra_op_num_threads),
             "threads_between_operators": options.inter_op_num_threads,
@@ -235,6 +251,15 @@ class OnnxRuntimeRunner:
     def _threads(self, configured: int) -> int:
         """The calling thread and the pool's own, counted where the system shows them."""
         return configured if self._created_threads is None else self._created_threads + 1
+
+
+def _device(active: str, options: Mapping[str, str]) -> str:
+    """The device of the leading provider, in our own words: "cpu", "cuda:0"."""
+    word = next((word for word, provider in _PROVIDERS.items() if provider == active), active)
+    if word == "cpu":
+        return word
+    index = options.get("device_id") or options.get("device_type", "").partition(".")[2]
+    return f"{word}:{index or 0}"
 
 
 def partial_fallback(nodes: Mapping[str, int], active: str) -> dict[str, str] | None:

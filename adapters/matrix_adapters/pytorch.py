@@ -21,6 +21,8 @@ from matrix_adapters.protocol import ModelSpec, Task
 _VARIANTS = ("eager", "compile")
 _PRECISIONS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 _MATH_MODES = ("fp32", "tf32")
+#: devices besides the CPU: `torch.<word>` is the module of each, all of them alike; xpu and npu not run
+_ACCELERATORS = {"cuda": "CUDA", "xpu": "XPU", "npu": "NPU"}
 
 
 class Adapter:
@@ -72,7 +74,7 @@ class Adapter:
             "build": torch.version.git_version,
             "cuda_build": torch.version.cuda,
             "hip_build": torch.version.hip,
-            "devices": ["cpu", *self._cuda_devices()],
+            "devices": ["cpu", *self._devices()],
             "threads": torch.get_num_threads(),
             "interop_threads": torch.get_num_interop_threads(),
             "cpu_capability": torch.backends.cpu.get_cpu_capability(),
@@ -114,30 +116,48 @@ class Adapter:
         torch, asked = self._torch, self._task.device
         if self._kind == "cpu":
             return torch.device("cpu")
-        if self._kind != "cuda":
-            raise Unsupported(f"this adapter knows the devices cpu and cuda, not {asked!r}")
-        if torch.version.cuda is None and torch.version.hip is None:
+        if self._kind not in _ACCELERATORS:
+            words = ", ".join(("cpu", *_ACCELERATORS))
+            raise Unsupported(f"this adapter knows the devices {words}, not {asked!r}")
+        title = _ACCELERATORS[self._kind]
+        if self._kind == "npu":
+            self._import_npu()
+        if self._kind == "cuda" and torch.version.cuda is None and torch.version.hip is None:
             raise Unavailable(f"torch {torch.__version__} was built without CUDA")
         try:
-            torch.cuda.init()
+            self.accelerator.init()
         except (RuntimeError, AssertionError) as error:
-            raise Unavailable(f"torch {torch.__version__} sees no CUDA device: {error}") from error
-        device = torch.device(asked if ":" in asked else "cuda:0")
-        if device.index >= torch.cuda.device_count():
-            raise Unavailable(f"{asked} asked, torch sees {torch.cuda.device_count()} CUDA device(s)")
-        torch.cuda.set_device(device)
+            raise Unavailable(f"torch {torch.__version__} sees no {title} device: {error}") from error
+        device = torch.device(asked if ":" in asked else f"{self._kind}:0")
+        if device.index >= self.accelerator.device_count():
+            raise Unavailable(
+                f"{asked} asked, torch sees {self.accelerator.device_count()} {title} device(s)"
+            )
+        self.accelerator.set_device(device)
         return device
 
-    def _cuda_devices(self) -> list[str]:
-        cuda = self._torch.cuda
-        if self._kind != "cuda" or not cuda.is_available():
+    @property
+    def accelerator(self) -> Any:
+        """`torch.cuda`, or the module of another vendor that mirrors it."""
+        return getattr(self._torch, self._kind)
+
+    def _import_npu(self) -> None:
+        """The Ascend device is a package of its own, which adds itself to torch."""
+        try:
+            import torch_npu  # noqa: F401
+        except (ImportError, OSError) as error:
+            raise Unavailable(f"torch_npu cannot be imported: {error}") from error
+
+    def _devices(self) -> list[str]:
+        if self._kind not in _ACCELERATORS or not self.accelerator.is_available():
             return []
-        return [f"cuda:{i} {cuda.get_device_name(i)}" for i in range(cuda.device_count())]
+        found = range(self.accelerator.device_count())
+        return [f"{self._kind}:{i} {self.accelerator.get_device_name(i)}" for i in found]
 
     def _set_math_mode(self) -> None:
         """TF32 is a request, never a default: cuDNN's own default is on."""
         torch, tf32 = self._torch, self._task.math_mode == "tf32"
-        if tf32 and self._kind == "cpu":
+        if tf32 and self._kind != "cuda":
             raise Unsupported("TF32 is a mode of CUDA devices; the CPU has none")
         torch.set_float32_matmul_precision("high" if tf32 else "highest")
         torch.backends.cudnn.allow_tf32 = tf32
@@ -147,7 +167,7 @@ class Adapter:
     def _math_mode(self) -> str:
         torch = self._torch
         matmul = torch.get_float32_matmul_precision() != "highest"
-        if self._kind == "cpu":
+        if self._kind != "cuda":
             return "tf32" if matmul else "fp32"
         convolution = bool(torch.backends.cudnn.allow_tf32)
         return {(False, False): "fp32", (True, True): "tf32"}.get((matmul, convolution), "mixed")
@@ -220,7 +240,7 @@ class PyTorchRunner:
     def sync(self) -> None:
         """Wait for the device; CPU kernels are done when `run` returns."""
         if not self._on_cpu:
-            self._torch.cuda.synchronize(self._device)
+            self._adapter.accelerator.synchronize(self._device)
 
     def fetch(self, outputs: Any) -> dict[str, np.ndarray]:
         """Host arrays by output name; bfloat16 widened to float32."""
@@ -237,7 +257,7 @@ class PyTorchRunner:
         precisions = {getattr(torch, v): k for k, v in _PRECISIONS.items()}
         return {
             "device": str(parameter.device),
-            "device_name": None if self._on_cpu else torch.cuda.get_device_name(self._device),
+            "device_name": None if self._on_cpu else self._adapter.accelerator.get_device_name(self._device),
             "threads": torch.get_num_threads(),
             "interop_threads": torch.get_num_interop_threads(),
             "precision": precisions.get(parameter.dtype, str(parameter.dtype)),
@@ -253,7 +273,7 @@ class PyTorchRunner:
 
     def peak_device_memory(self) -> int | None:
         """What torch's allocator reserved at most. Not run on hardware."""
-        return None if self._on_cpu else int(self._torch.cuda.max_memory_reserved(self._device))
+        return None if self._on_cpu else int(self._adapter.accelerator.max_memory_reserved(self._device))
 
     def close(self) -> None:
         """Drop the model, and what compiling it left on disk."""

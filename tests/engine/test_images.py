@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import shutil
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -315,6 +318,59 @@ def test_a_cpu_image_holds_the_pinned_set_and_is_no_larger_than_base_and_virtual
     code = f"import {framework.import_package} as f; print(f.__version__)"
     said = client.containers.run(image.id, [image.python, "-c", code], network_mode="none", remove=True)
     assert environment.version in said.decode()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("hardware", "provider"),
+    [("intel-gpu", "OpenVINOExecutionProvider"), ("ascend", "CANNExecutionProvider")],
+)
+def test_an_image_for_hardware_that_is_not_here_is_built_with_its_provider(
+    client: docker.DockerClient, hardware: str, provider: str
+) -> None:
+    from matrix import paths
+
+    framework = SHIPPED.frameworks["onnxruntime"]
+    environment = Environment(
+        framework=framework.name,
+        version=framework.version_for(hardware),
+        hardware=hardware,
+        build=framework.hardware[hardware].build,
+    )
+    image = ensure_image(
+        client, framework, environment, home=paths.home(), options=ImageOptions(bases={hardware: BASE_TAG})
+    )
+    code = "import onnxruntime; print(onnxruntime.get_available_providers())"
+    said = client.containers.run(image.id, [image.python, "-c", code], network_mode="none", remove=True)
+    assert provider in said.decode()
+    assert image.flags == ()
+
+
+def test_buildkit_takes_the_same_dockerfiles(private: PrivateEngine, lab: Lab) -> None:
+    """Through the command line, since the SDK cannot: Debian's has BuildKit built in."""
+    image = lab.build(lab.framework(seed="kit"))
+    folder = lab.folder / "context"
+    (folder / "context" / "wheels").mkdir(parents=True)
+    (pip,) = lab.home.glob("wheels/*/pip-*.whl")
+    (toy,) = lab.shop.glob("seed-kit/*.whl")
+    shutil.copy(lab.folder / "toy_package" / "Dockerfile.cpu", folder / "Dockerfile")
+    shutil.copy(sources.install_script(), folder / "context")
+    shutil.copy(pip, folder / "context" / "pip.whl")
+    shutil.copy(toy, folder / "context" / "wheels")
+    (folder / "context" / "import").write_text("toy\n")
+    command = ["/usr/bin/docker", "build", "--network=none", "-t", "toy-kit:1"]
+    command += ["--build-arg", f"BASE={BASE_TAG}", "--build-arg", "KEY=kit", str(folder)]
+    environ = {**os.environ, "DOCKER_HOST": private.url, "DOCKER_BUILDKIT": "1"}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    if "buildx component is missing" in done.stderr:
+        pytest.skip("this docker command has no BuildKit")
+    assert done.returncode == 0, done.stderr
+    made = lab.client.images.get("toy-kit:1")
+    assert made.attrs["Config"]["User"] == image.user
+    assert (
+        lab.client.containers.run(made.id, ["python", "-c", "import toy; print(toy.seed)"], remove=True)
+        == b"kit\n"
+    )
 
 
 def _no_container(client: docker.DockerClient) -> None:
