@@ -25,7 +25,7 @@ import platformdirs
 DEBIAN_PACKAGES = ("docker.io", "debootstrap")
 BASE_TAG = "framework-matrix-test-base:bookworm"
 _INCLUDE = "python3,python-is-python3,ca-certificates"
-_START_S = 60.0
+_START_S, _STARTS = 60.0, 3
 _REMOVED = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale", "usr/share/man")
 
 
@@ -41,7 +41,7 @@ class PrivateEngine:
     """One dockerd. Its containers have no network but `none` and `host`: no bridge, no firewall rules."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self.log = folder / "dockerd.log"
@@ -57,15 +57,27 @@ class PrivateEngine:
         return self._process.pid
 
     def start(self) -> None:
-        """Start it, and return once it answers. Raises RuntimeError with the end of its log."""
+        """Start it, and return once it answers. Raises RuntimeError with the end of its log.
+
+        On a busy machine its containerd may take longer than the daemon waits: it is tried again.
+        """
+        for attempt in range(_STARTS):
+            if self._starts():
+                return
+            self.kill()
+            time.sleep(attempt)
+        end = self.log.read_text(errors="replace").splitlines()[-5:]
+        raise RuntimeError("the engine did not start:\n" + "\n".join(end))
+
+    def _starts(self) -> bool:
         options = {
             "host": self.url,
-            "data-root": self._folder / "data",
-            "exec-root": self._folder / "exec",
-            "pidfile": self._folder / "engine.pid",
+            "data-root": self.folder / "data",
+            "exec-root": self.folder / "exec",
+            "pidfile": self.folder / "engine.pid",
             "bridge": "none",
         }
-        (self._folder / "engine.pid").unlink(missing_ok=True)  # a killed one left it
+        (self.folder / "engine.pid").unlink(missing_ok=True)  # a killed one left it
         command = ["dockerd", "--iptables=false", "--ip6tables=false"]
         command += [f"--{name}={value}" for name, value in options.items()]
         with self.log.open("ab") as log:
@@ -82,11 +94,9 @@ class PrivateEngine:
             with contextlib.suppress(docker.errors.DockerException, OSError):
                 with self.client() as client:
                     client.ping()
-                return
+                return True
             time.sleep(0.1)
-        end = self.log.read_text(errors="replace").splitlines()[-5:]
-        self.kill()
-        raise RuntimeError("the engine did not start:\n" + "\n".join(end))
+        return False
 
     def stop(self) -> None:
         """An orderly end: its containers and its containerd end with it."""

@@ -127,7 +127,7 @@ def translated(error: BaseException) -> Refused | Gone | Silent:
 def _refusal(said: str) -> Refused:
     lower = said.lower()
     if any(words in lower for words in _FULL):
-        text = f"disk full on the container engine: {said}. Free space there (matrix images --prune)"
+        text = f"disk full on the container engine: {said}. Free space there (matrix images prune)"
         return Refused(Reason(code="disk_full", text=text))
     if any(words in lower for words in _DEVICE):
         text = f"the container engine cannot give the device: {said}"

@@ -31,7 +31,7 @@ MEMORY_JOBS = 2
 #: how a memory launch can end because another one ran beside it
 _CROWDED_OUT = frozenset({State.OOM, State.TIMEOUT})
 #: what took a launch's container away says nothing of the cell: one more attempt, and both are recorded
-_TAKEN_AWAY = frozenset({"engine_lost", "container_removed"})
+TAKEN_AWAY = frozenset({"engine_lost", "container_removed"})
 _ESTIMATE_EVERY_S = 5.0
 
 
@@ -174,4 +174,4 @@ class Rounds:
 
 
 def _taken_away(record: LaunchRecord) -> bool:
-    return record.reason is not None and record.reason.code in _TAKEN_AWAY
+    return record.reason is not None and record.reason.code in TAKEN_AWAY

@@ -33,7 +33,7 @@ from matrix.sweep.observer import Observer, Silent
 from matrix.sweep.outcome import SweepOutcome
 from matrix.sweep.overhead import null_adapter_cost
 from matrix.sweep.preparing import Preparer, Wanted, build_environments, prepare_artefacts
-from matrix.sweep.rounds import Rounds
+from matrix.sweep.rounds import TAKEN_AWAY, Rounds
 from matrix.sweep.session import begin_session, end_session
 from matrix.sweep.stopping import Stop, StopConditions
 from matrix_adapters.protocol import Reason, Result, State, Task
@@ -199,15 +199,17 @@ class _Sweep:
 
     def _make(self, task: Task, out: Path) -> Result:
         """Run one task of the artefact store in the maker's environment."""
-        if self._maker is None or isinstance(self._maker, BuildFailed):
-            why = self._maker.reason.text if self._maker else "the catalog has none for the CPU"
+        maker = self._maker
+        if maker is None or isinstance(maker, BuildFailed):
+            why = maker.reason.text if maker else "the catalog has none for the CPU"
             text = f"the environment that makes models is missing: {why}"
             return Result(state=State.BUILD_FAILED, reason=Reason(code="no_maker", text=text))
         model = task.model.name if task.model else "no model"
         folder = self._store.scratch()
-        try:
+
+        def make() -> Result:
             return run_anywhere(
-                self._maker,
+                maker,
                 task,
                 folder,
                 out_dir=out,
@@ -216,6 +218,10 @@ class _Sweep:
                 on_phase=lambda phase: self._observer.say(f"{model}: {phase}"),
                 cancel=self._stop.cancel,
             )
+
+        try:
+            result = make()
+            return make() if result.reason is not None and result.reason.code in TAKEN_AWAY else result
         finally:
             self._store.drop_scratch(folder)
 

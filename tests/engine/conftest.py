@@ -15,6 +15,7 @@ import docker
 import platformdirs
 import private_engine
 import pytest
+from filelock import FileLock
 from private_engine import PrivateEngine
 
 from matrix.environments.bundle import Bundle
@@ -27,13 +28,6 @@ NUMPY = "numpy==2.3.5"
 TINY_TAG = "framework-matrix-test-tiny:1"
 PYTHON = "/usr/bin/python3"
 MIB = 1 << 20
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """One engine is one resource: with several test processes they share one of them."""
-    for item in items:
-        if "tests/engine" in item.path.as_posix():
-            item.add_marker(pytest.mark.xdist_group("engine"))
 
 
 @pytest.fixture(scope="session")
@@ -68,26 +62,32 @@ def tiny(private: PrivateEngine) -> str:
 def make_tiny(private: PrivateEngine) -> str:
     with private.client() as client:
         context = [
-            Entry("Dockerfile", f"FROM {private_engine.BASE_TAG}\nCOPY packages /usr/lib/python3/dist-packages\n".encode()),
+            Entry(
+                "Dockerfile",
+                f"FROM {private_engine.BASE_TAG}\nCOPY packages /usr/lib/python3/dist-packages\n".encode(),
+            ),
             *folder_entries(_numpy(), "packages/"),
         ]
-        client.images.build(fileobj=io.BytesIO(b"".join(pack(context))), custom_context=True, tag=TINY_TAG, rm=True)
+        client.images.build(
+            fileobj=io.BytesIO(b"".join(pack(context))), custom_context=True, tag=TINY_TAG, rm=True
+        )
         return str(client.images.get(TINY_TAG).id)
 
 
 def _numpy() -> Path:
     """NumPy for the base image's Python, unpacked; downloaded once by the user's own pip."""
-    folder = platformdirs.user_cache_path("framework-matrix-tests") / NUMPY.replace("==", "-")
-    if not folder.exists():
-        wheels = Path(tempfile.mkdtemp())
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
-        command += ["--python-version=3.11", "--platform=manylinux_2_28_x86_64", "--platform=manylinux_2_27_x86_64"]
-        command += ["--platform=manylinux2014_x86_64", "-d", str(wheels), NUMPY]
-        subprocess.run(command, check=True)
-        (wheel,) = wheels.glob("*.whl")
-        zipfile.ZipFile(wheel).extractall(wheels / "out")
-        (wheels / "out").rename(folder)
-        shutil.rmtree(wheels)
+    home = platformdirs.user_cache_path("framework-matrix-tests")
+    home.mkdir(parents=True, exist_ok=True)
+    folder = home / NUMPY.replace("==", "-")
+    platforms = [f"--platform=manylinux{name}_x86_64" for name in ("_2_28", "_2_27", "2014")]
+    with FileLock(home / "numpy.lock"), tempfile.TemporaryDirectory(dir=home) as temporary:
+        if not folder.exists():
+            command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
+            command += ["--python-version=3.11", *platforms, "-d", temporary, NUMPY]
+            subprocess.run(command, check=True)
+            (wheel,) = Path(temporary).glob("*.whl")
+            zipfile.ZipFile(wheel).extractall(Path(temporary) / "out")
+            (Path(temporary) / "out").rename(folder)
     return folder
 
 
@@ -110,7 +110,9 @@ def volumes(engine: Engine, home: Path) -> Volumes:
 def plan(tiny: str, home: Path) -> Plan:
     """How containers of the tiny image are made."""
     adapter = Path(__file__).with_name("toy_adapter")
-    return Plan(image=tiny, python=PYTHON, worker=Bundle(home, [adapter]).stage(), run="test", memory_bytes=256 * MIB)
+    return Plan(
+        image=tiny, python=PYTHON, worker=Bundle(home, [adapter]).stage(), run="test", memory_bytes=256 * MIB
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -29,7 +29,9 @@ class TinyBackend(DockerBackend):
 
     def __init__(self, home: Path, engine: str, image: str, *, back_s: float = 30) -> None:
         client = docker.DockerClient(base_url=engine, timeout=60)
-        super().__init__({"toy": toy_framework()}, catalog.load().hardware, home, client, memory_bytes=256 << 20)
+        super().__init__(
+            {"toy": toy_framework()}, catalog.load().hardware, home, client, memory_bytes=256 << 20
+        )
         self.engine = Engine(client, back_s=back_s)
         self._bundle = Bundle(home, [ADAPTER])
         self._image = image
@@ -52,7 +54,9 @@ class TinyBackend(DockerBackend):
         )
 
 
-def container_sweep(folder: Path, engine: str, image: str, *, back_s: float = 30, **described: Any) -> ToySweep:
+def container_sweep(
+    folder: Path, engine: str, image: str, *, back_s: float = 30, **described: Any
+) -> ToySweep:
     """The sweep in `folder`, made from `described` or found there."""
     sweep = ToySweep(folder, **described) if described else ToySweep.described_in(folder)
     sweep.backend = TinyBackend(folder / "home", engine, image, back_s=back_s)  # type: ignore[assignment]

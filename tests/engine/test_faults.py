@@ -39,7 +39,12 @@ def launch(engine: Engine, volumes: Volumes, plan: Plan, tmp_path: Path, checkpo
     np.savez(inputs, x=np.arange(4, dtype=np.float32))
 
     def run(
-        does: str, *, timeout_s: float = 60, stall_s: float = 60, cancel: Cancel | None = None, **changes: object
+        does: str,
+        *,
+        timeout_s: float = 60,
+        stall_s: float = 60,
+        cancel: Cancel | None = None,
+        **changes: object,
     ) -> Result:
         task = Task(
             kind=TaskKind.MEASURE,
@@ -64,7 +69,9 @@ def launch(engine: Engine, volumes: Volumes, plan: Plan, tmp_path: Path, checkpo
     return run
 
 
-def once_it_runs(client: docker.DockerClient, act: Callable[[docker.models.containers.Container], object]) -> None:
+def once_it_runs(
+    client: docker.DockerClient, act: Callable[[docker.models.containers.Container], object]
+) -> None:
     """Do something to the container of the launch in hand, from another thread, once its worker is up."""
 
     def wait() -> None:

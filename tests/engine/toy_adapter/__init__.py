@@ -9,12 +9,14 @@ import socket
 import subprocess
 import sys
 import time
+from types import MappingProxyType
 
 import numpy as np
 
+
 class Adapter:
     name = "toy"
-    environment: dict[str, str] = {}
+    environment = MappingProxyType({})
 
     def __init__(self, task):
         self.does = task.model.name.split("_")[0] if task.model else "good"
@@ -42,7 +44,7 @@ class Adapter:
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
             os.kill(os.getpid(), signal.SIGSTOP)
         elif does == "fill":
-            with open("filler", "wb") as stream:
+            with pathlib.Path("filler").open("wb") as stream:
                 while True:
                     stream.write(b"\0" * (1 << 20))
         elif does == "stray":
@@ -78,7 +80,13 @@ class Runner:
         return {"y": outputs}
 
     def effective(self):
-        return {"device": "cpu", "threads": self.adapter.task.threads, "precision": "fp32", "math_mode": "fp32", "read": self.adapter.read}
+        return {
+            "device": "cpu",
+            "threads": self.adapter.task.threads,
+            "precision": "fp32",
+            "math_mode": "fp32",
+            "read": self.adapter.read,
+        }
 
     def close(self):
         pass
@@ -94,9 +102,14 @@ def spy():
         "mknod": _tries(lambda: os.mknod("/tmp/null", 0o600 | 0o020000, os.makedev(1, 3))),
         "user": os.getuid(),
         "interfaces": sorted(name for _, name in socket.if_nameindex()),
-        "capabilities": next(l.split()[1] for l in open("/proc/self/status") if l.startswith("CapEff")),
-        "no_new_privileges": next(l.split()[1] for l in open("/proc/self/status") if l.startswith("NoNewPrivs")),
+        "capabilities": _status("CapEff"),
+        "no_new_privileges": _status("NoNewPrivs"),
     }
+
+
+def _status(name):
+    lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+    return next(line.split()[1] for line in lines if line.startswith(name))
 
 
 def _tries(what):

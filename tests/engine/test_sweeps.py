@@ -1,0 +1,167 @@
+"""Whole runs in containers: what stops them, what they leave behind, and how they go on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import docker
+import pytest
+from container_sweep import container_sweep
+from private_engine import PrivateEngine
+
+from matrix.errors import ExitCode
+from matrix.execution import leases
+from matrix.execution.engine import Engine
+from matrix_adapters.protocol import State
+
+SCRIPT = Path(__file__).with_name("container_sweep.py")
+
+
+@pytest.fixture
+def fragile(private: PrivateEngine, tiny: str) -> Iterator[PrivateEngine]:
+    """The engine, for a test that kills it; it is there again afterwards."""
+    yield private
+    private.kill()
+    private.start()
+
+
+def started(folder: Path, engine: PrivateEngine, image: str) -> subprocess.Popen[bytes]:
+    """The sweep of `folder` in a process of its own."""
+    tests = SCRIPT.parents[1]
+    path = os.pathsep.join([str(tests.parent), str(tests.parent / "adapters"), str(tests)])
+    return subprocess.Popen(
+        [sys.executable, str(SCRIPT), str(folder), engine.url, image],
+        env={**os.environ, "PYTHONPATH": path},
+        start_new_session=True,
+    )
+
+
+def until(what: Callable[[], bool], timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not what():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.1)
+
+
+def running(client: docker.DockerClient) -> list[str]:
+    """Containers of launches that run now."""
+    return [
+        container.name
+        for container in client.containers.list(filters={"label": leases.LEASE_LABEL})
+        if "fill" not in container.name
+    ]
+
+
+def works_on(client: docker.DockerClient, model: str) -> bool:
+    """Whether a launch of `model` runs now, and not the one that measures our own overhead."""
+    for name in running(client):
+        with contextlib.suppress(docker.errors.DockerException):
+            task = client.containers.get(name).exec_run("cat /job/in/task.json").output
+            if f'"name":"{model}"'.encode() in task:
+                return True
+    return False
+
+
+def test_a_sweep_in_containers_ends_complete_and_states_are_as_planned(
+    private: PrivateEngine, tiny: str, tmp_path: Path
+) -> None:
+    sweep = container_sweep(tmp_path, private.url, tiny, models=["good", "crash", "eat"], launches=1)
+    outcome = sweep.run()
+    assert outcome.outcome == "complete"
+    assert sweep.states() == {"good": State.OK, "crash": State.FAILED, "eat": State.OOM}
+    assert outcome.exit_code == ExitCode.VERDICT
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_request_leaves_no_container_and_the_run_goes_on_later(
+    private: PrivateEngine, tiny: str, client: docker.DockerClient, tmp_path: Path, number: signal.Signals
+) -> None:
+    sweep = container_sweep(tmp_path, private.url, tiny, models=["slow"], launches=1)
+    process = started(tmp_path, private, tiny)
+    until(lambda: bool(running(client)))
+    process.send_signal(number)
+    assert process.wait(30) == ExitCode.INTERRUPTED
+    assert client.containers.list(all=True) == []
+    assert sweep.resume().outcome == "complete"
+    assert sweep.states() == {"slow": State.OK}
+
+
+def test_what_kill_9_leaves_is_gone_after_the_next_start(
+    private: PrivateEngine, tiny: str, client: docker.DockerClient, tmp_path: Path
+) -> None:
+    sweep = container_sweep(tmp_path, private.url, tiny, models=["hang"], launches=1, timeout_s=5)
+    process = started(tmp_path, private, tiny)
+    until(lambda: bool(running(client)))
+    left = running(client)
+    process.kill()
+    process.wait()
+    assert running(client) == left
+    assert leases.sweep(Engine(client)) == left
+    sweep.resume()
+    assert sweep.states() == {"hang": State.TIMEOUT}
+
+
+def test_a_second_run_never_sweeps_a_live_one(
+    private: PrivateEngine, tiny: str, client: docker.DockerClient, tmp_path: Path
+) -> None:
+    container_sweep(tmp_path / "first", private.url, tiny, models=["slow"], launches=1)
+    process = started(tmp_path / "first", private, tiny)
+    until(lambda: bool(running(client)))
+    second = container_sweep(tmp_path / "second", private.url, tiny, models=["good"], launches=1)
+    second.run()
+    assert second.states() == {"good": State.OK}
+    assert process.wait(60) == ExitCode.OK
+
+
+def test_an_engine_that_is_killed_and_comes_back_costs_one_attempt_and_no_cell(
+    fragile: PrivateEngine, tiny: str, client: docker.DockerClient, tmp_path: Path
+) -> None:
+    sweep = container_sweep(tmp_path, fragile.url, tiny, models=["slow", "good"], launches=1)
+
+    def crash() -> None:
+        until(lambda: works_on(client, "slow"))
+        fragile.kill()
+        time.sleep(1)
+        fragile.start()
+
+    helper = threading.Thread(target=crash)
+    helper.start()
+    outcome = sweep.run()
+    helper.join()
+    assert outcome.outcome == "complete"
+    assert sweep.states() == {"slow": State.OK, "good": State.OK}
+    attempts = [launch for cell in sweep.cells for launch in sweep.stored().attempts().launches(cell.id)]
+    lost = [launch for launch in attempts if launch.reason and launch.reason.code == "engine_lost"]
+    assert lost
+    assert all(launch.state is State.FAILED for launch in lost)
+    assert client.containers.list(all=True) == []
+
+
+def test_an_engine_that_stays_away_breaks_the_run_off_and_resume_completes_it(
+    fragile: PrivateEngine, tiny: str, client: docker.DockerClient, tmp_path: Path
+) -> None:
+    sweep = container_sweep(tmp_path, fragile.url, tiny, back_s=2, models=["slow", "good"], launches=1)
+
+    def crash() -> None:
+        until(lambda: works_on(client, "slow"))
+        fragile.kill()
+
+    helper = threading.Thread(target=crash)
+    helper.start()
+    outcome = sweep.run()
+    helper.join()
+    assert outcome.exit_code == ExitCode.INCOMPLETE
+    assert "does not answer" in str(outcome.error)
+    assert set(sweep.states()) == {"slow", "good"}
+    fragile.start()
+    assert sweep.resume().outcome == "complete"
+    assert sweep.states() == {"slow": State.OK, "good": State.OK}
+    assert client.containers.list(all=True) == []
