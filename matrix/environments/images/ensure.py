@@ -20,6 +20,7 @@ from typing import Literal
 import docker
 from docker.errors import ImageNotFound
 from docker.models.images import Image
+from packaging.utils import canonicalize_name
 
 from matrix.catalog.types import Framework
 from matrix.environments import installed, locks, pip
@@ -281,9 +282,8 @@ def _read_inside(client: docker.DockerClient, image: Image, stored: Path) -> _In
     status, said = base.ask(client, str(image.id), [PYTHON, "-I", "-c", _LISTING])
     try:
         answer = json.loads(said.strip().splitlines()[-1])
-        lock = tuple(
-            f"{name}=={answer['packages'][name]}" for name in sorted(answer["packages"], key=str.lower)
-        )
+        versions = {canonicalize_name(name): f"{name}=={at}" for name, at in answer["packages"].items()}
+        lock = tuple(versions[name] for name in sorted(versions))
         found = _Inside(image=str(image.id), python=answer["python"], lock=lock)
     except (IndexError, KeyError, TypeError, ValueError):
         raise BuildFailed(
