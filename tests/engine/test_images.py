@@ -346,6 +346,25 @@ def test_an_image_for_hardware_that_is_not_here_is_built_with_its_provider(
     assert image.flags == ()
 
 
+@pytest.mark.real
+def test_the_index_path_installs_with_the_hosts_index_and_certificates_and_leaves_neither(
+    client: docker.DockerClient,
+) -> None:
+    from matrix import paths
+
+    framework = SHIPPED.frameworks["onnxruntime"]
+    environment = Environment(framework="onnxruntime", version="1.32.0", hardware="cpu", build="cpu")
+    offline = ensure_image(client, framework, environment, home=paths.home(), options=OFFLINE)
+    options = dataclasses.replace(OFFLINE, packages="index")
+    image = ensure_image(client, framework, environment, home=paths.home(), options=options)
+    assert image.key != offline.key
+    assert image.lock == offline.lock
+    code = "import os; print([p for p in ('/build', '/etc/pip.conf', '/root/.config') if os.path.exists(p)])"
+    said = client.containers.run(image.id, [image.python, "-c", code], network_mode="none", remove=True)
+    assert said.decode().strip() == "[]"
+    assert "ca.pem" not in json.dumps(client.images.get(image.id).history())
+
+
 def test_buildkit_takes_the_same_dockerfiles(private: PrivateEngine, lab: Lab) -> None:
     """Through the command line, since the SDK cannot: Debian's has BuildKit built in."""
     image = lab.build(lab.framework(seed="kit"))
