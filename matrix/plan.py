@@ -9,6 +9,7 @@ framework; ten thousand cells take a fraction of a second.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import operator
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -21,6 +22,9 @@ from matrix.estimate import Estimate, estimate
 from matrix.records import Cell, Environment, Workload
 from matrix.select import FIELDS, Selector, hints, selector
 from matrix_adapters.protocol import Reason, State
+
+#: more than that is a mistake: it would run for weeks
+MOST_CELLS = 100_000
 
 
 class HardwareFound(Protocol):
@@ -67,7 +71,13 @@ def make_plan(
     wrong `select`, and for one that chooses no cell.
     """
     threads = usable_threads or _visible_cpus()
-    cells = [_with_rules(cell, config) for cell in _cells(config, catalog, hardware, threads)]
+    planned = itertools.islice(_cells(config, catalog, hardware, threads), MOST_CELLS + 1)
+    cells = [_with_rules(cell, config) for cell in planned]
+    if len(cells) > MOST_CELLS:
+        raise UsageError(
+            f"{config.name}: more than {MOST_CELLS:,} cells, as all combinations are planned: "
+            "give fewer values of batch, sequence, threads or variants"
+        )
     chosen = _select(cells, selector(select)) if select else cells
     runnable = [cell for cell in chosen if cell.state is None]
     subjects = {cell.workload.subject for cell in chosen}
@@ -136,16 +146,12 @@ def _cells(
                         )
 
 
-def _points(config: SweepConfig, model: ModelEntry, threads: int) -> list[tuple[int, int | None, str, int]]:
+def _points(
+    config: SweepConfig, model: ModelEntry, threads: int
+) -> Iterator[tuple[int, int | None, str, int]]:
     """(batch, sequence, precision, threads) of one model, in order, each once."""
     counts = dict.fromkeys(threads if t == ALL else t for t in config.threads)
-    return [
-        (batch, sequence, precision, count)
-        for batch in config.batch
-        for sequence in sequences(model, config.sequence)
-        for precision in config.precisions
-        for count in counts
-    ]
+    return itertools.product(config.batch, sequences(model, config.sequence), config.precisions, counts)
 
 
 class _Column:

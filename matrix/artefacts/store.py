@@ -192,10 +192,11 @@ class ArtefactStore:
         path = _path(model)
         try:
             checkpoint_folder.read_config(path)
+            files = checkpoint_folder.weight_files(path)
         except ConfigError as refusal:
             text = f"model refused by safe loading: {refusal}"
             raise ArtefactFailed(Reason(code="model_refused", text=text)) from None
-        weights = self._hashed(sorted(path.glob("*.safetensors")))
+        weights = self._hashed(files)
         config = self._hashed([path / "config.json"])
         return _Source(
             spec=model.spec(),

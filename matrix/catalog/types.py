@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from matrix_adapters.protocol import ModelSpec
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.\-]*$")]
+# A part of file names in the cache, and typed on command lines.
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.\-]*$", max_length=100)]
 Precision = Literal["fp32", "bf16", "fp16"]
 Count = Annotated[int, Field(ge=1)]
 Amount = Annotated[float, Field(ge=0)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from pathlib import Path
 
@@ -56,6 +57,8 @@ def execute(args: argparse.Namespace) -> int:
         _write(paths.given(args.output, "-o"), text)
         print(f"wrote {args.output}", file=sys.stderr)
     else:
+        if args.format != "table" and isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")  # what a program or a browser reads, in any locale
         print(text, end="")
     return ExitCode.OK
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 from matrix import paths
 from matrix.artefacts.store import ArtefactStore
@@ -15,7 +17,7 @@ from matrix.config.sweep import SweepConfig, load_sweep, sweep_from_data
 from matrix.consolidate.stored import records_of
 from matrix.environments.base import Backend
 from matrix.environments.choose import choose
-from matrix.errors import UsageError
+from matrix.errors import ExitCode, StorageError, UsageError
 from matrix.machine import fingerprint as machine
 from matrix.records import Record
 from matrix.report import Options, render, write_all
@@ -121,13 +123,17 @@ def _show(args: argparse.Namespace, outcome: SweepOutcome, store: RunStore, cata
     records: list[Record] = records_of(run)
     header = store.header.model_dump(mode="json")
     code = outcome.exit_code
-    reports = []
-    if outcome.error is None:
-        reports = write_all(store.folder, records, header, catalog)
+    reports: Sequence[Path] = []
+    problem = outcome.error
+    if problem is None:
+        try:
+            reports = write_all(store.folder, records, header, catalog)
+        except StorageError as full:  # what was measured is shown all the same
+            problem, code = full, ExitCode.INCOMPLETE
     options = Options(style=Style.detect(sys.stdout), reports=reports, run_dir=store.folder)
     print(render("json" if args.json else "table", records, header, catalog, options), end="")
-    if outcome.error is not None:
-        print(f"matrix: {outcome.error}", file=sys.stderr)
+    if problem is not None:
+        print(f"matrix: {problem}", file=sys.stderr)
     if outcome.resume_command:
         print(
             f"matrix: {outcome.outcome.replace('_', ' ')}; continue with: {outcome.resume_command}",

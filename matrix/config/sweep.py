@@ -42,6 +42,8 @@ _T = TypeVar("_T")
 AUTO = "auto"  # hardware: the cpu, and every accelerator found
 ALL: Literal["all"] = "all"  # threads: as many as the machine lets us use
 _WORKER = Measure()
+_Samples = Annotated[int, Field(ge=1, le=1_000_000)]  # each takes 32 bytes of the worker's memory
+_Seconds = Annotated[float, Field(gt=0, le=1_000_000)]
 
 
 class FrameworkChoice(Entry):
@@ -56,13 +58,15 @@ class FrameworkChoice(Entry):
 class MeasureChoice(Entry):
     """How much is measured. Times in seconds; the defaults are the worker's own."""
 
-    launches: Count = Field(default=3, description="fresh processes per cell, one in each block")
-    samples: Count = Field(default=_WORKER.samples, description="timed samples in each launch")
-    max_steady_s: Annotated[float, Field(gt=0)] = _WORKER.max_steady_s
-    min_samples: Count = _WORKER.min_samples
-    warmup_calls: Count = _WORKER.warmup_calls
-    max_warmup_s: Annotated[float, Field(gt=0)] = _WORKER.max_warmup_s
-    min_sample_s: Annotated[float, Field(gt=0)] = _WORKER.min_sample_s
+    launches: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=3, description="fresh processes per cell, one in each block"
+    )
+    samples: _Samples = Field(default=_WORKER.samples, description="timed samples in each launch")
+    max_steady_s: _Seconds = _WORKER.max_steady_s
+    min_samples: _Samples = _WORKER.min_samples
+    warmup_calls: _Samples = _WORKER.warmup_calls
+    max_warmup_s: _Seconds = _WORKER.max_warmup_s
+    min_sample_s: _Seconds = _WORKER.min_sample_s
 
     def worker(self) -> Measure:
         """The part that goes to a worker."""
@@ -102,8 +106,10 @@ class SweepFile(Entry):
     sequence: list[Count] = Field(default=[], description="none: each model's own, or 128")
     threads: list[_Threads] = Field(default=[1], min_length=1, description="numbers, or `all`")
     measure: MeasureChoice = MeasureChoice()
-    timeout: Annotated[float, Field(gt=0)] = Field(default=600, description="seconds for one launch")
-    seed: Annotated[int, Field(ge=0)] = Field(default=0, description="the random order of launches is made from it")
+    timeout: _Seconds = Field(default=600, description="seconds for one launch")
+    seed: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="the random order of launches is made from it"
+    )
     rules: list[RuleChoice] = Field(default=[], description="later ones are added to earlier ones")
 
 
@@ -165,7 +171,14 @@ def _resolve(document: Document, folder: Path, catalog: Catalog) -> SweepConfig:
         checker.finish()
         raise AssertionError("a sweep that is not valid has problems")
     sweep = sweep.model_copy(
-        update={"models": [m.absolute(folder) if isinstance(m, UserModel) else m for m in sweep.models]}
+        update={
+            "models": [
+                m.absolute(folder)
+                if isinstance(m, UserModel) and not checker.has_problem(("models", i))
+                else m
+                for i, m in enumerate(sweep.models)
+            ]
+        }
     )
     models = _models(checker, sweep, catalog)
     checker.finish()

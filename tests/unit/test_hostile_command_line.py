@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from toy_sweep import ToySweep
 
 from matrix import cli
 from matrix.cli import main
-from matrix.errors import ExitCode, UsageError
+from matrix.commands import run
+from matrix.commands.shared import load_catalog
+from matrix.errors import ExitCode, StorageError, UsageError
 from matrix.select import selector
+from matrix.store.runs import RunStore, StoredRun
 
 LONG = "a" * 5000
 
@@ -173,3 +179,32 @@ def test_a_wrong_choice_of_an_option_gets_no_command_as_hint(capsys: pytest.Capt
 def test_resume_with_another_backend_is_refused(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--resume", "latest", "--backend", "docker", "--results", str(results)]) == 2
     assert "--backend docker" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["table", "markdown", "html", "csv", "json", "svg", "junit"])
+def test_every_format_prints_in_a_locale_that_knows_ascii_only(results: Path, kind: str) -> None:
+    line = [sys.executable, "-m", "matrix", "report", "--results", str(results), "--format", kind]
+    ascii_only = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = subprocess.run(line, capture_output=True, check=False, timeout=60, env=ascii_only)
+    assert (done.returncode, done.stderr) == (0, b"")
+    shown = done.stdout.decode("utf-8")
+    assert "good" in shown and (kind == "table" or "\\x" not in shown)
+
+
+def test_a_disk_that_is_full_when_reports_are_written_still_shows_the_matrix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> list[Path]:
+        raise StorageError("disk full at reports")
+
+    monkeypatch.setattr(run, "write_all", full)
+    sweep = ToySweep(tmp_path, models=["good"], launches=1)
+    outcome = sweep.run()
+    assert outcome.exit_code == ExitCode.OK
+    store = SimpleNamespace(
+        folder=outcome.folder, header=sweep.stored().header, reader=lambda: StoredRun(outcome.folder)
+    )
+    code = run._show(argparse.Namespace(json=False), outcome, cast(RunStore, store), load_catalog())
+    said = capsys.readouterr()
+    assert code == ExitCode.INCOMPLETE and "disk full at reports" in said.err
+    assert "1 ok" in said.out
