@@ -131,14 +131,23 @@ def _show(args: argparse.Namespace, outcome: SweepOutcome, store: RunStore, cata
         except StorageError as full:  # what was measured is shown all the same
             problem, code = full, ExitCode.INCOMPLETE
     options = Options(style=Style.detect(sys.stdout), reports=reports, run_dir=store.folder)
-    print(render("json" if args.json else "table", records, header, catalog, options), end="")
-    if problem is not None:
-        print(f"matrix: {problem}", file=sys.stderr)
+    text = render("json" if args.json else "table", records, header, catalog, options)
+    said = [f"matrix: {problem}"] if problem is not None else []
     if outcome.resume_command:
-        print(
-            f"matrix: {outcome.outcome.replace('_', ' ')}; continue with: {outcome.resume_command}",
-            file=sys.stderr,
-        )
+        how = outcome.outcome.replace("_", " ")
+        said.append(f"matrix: {how}; continue with: {outcome.resume_command}")
+    return _tell(text, said, code)
+
+
+def _tell(text: str, said: Sequence[str], code: int) -> int:
+    """Print what a run has to say. A reader that is gone hides no failure of the run."""
+    try:
+        for line in said:
+            print(line, file=sys.stderr, flush=True)
+        print(text, end="", flush=True)
+    except OSError:
+        if code == ExitCode.OK:
+            raise
     return code
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import io
 import os
 import stat
 import subprocess
@@ -17,10 +19,13 @@ from toy_sweep import ToySweep
 from matrix import cli
 from matrix.cli import main
 from matrix.commands import run
+from matrix.commands.progress import observer_for
 from matrix.commands.shared import load_catalog
 from matrix.errors import ExitCode, StorageError, UsageError
 from matrix.select import selector
 from matrix.store.runs import RunStore, StoredRun
+from matrix.sweep.observer import Progress
+from matrix_adapters.protocol import State
 
 LONG = "a" * 5000
 
@@ -208,3 +213,34 @@ def test_a_disk_that_is_full_when_reports_are_written_still_shows_the_matrix(
     said = capsys.readouterr()
     assert code == ExitCode.INCOMPLETE and "disk full at reports" in said.err
     assert "1 ok" in said.out
+
+
+class Gone(io.StringIO):
+    """A terminal that was closed: every write fails as the kernel lets it fail."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, _text: str, /) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    def flush(self) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def test_progress_on_a_terminal_that_was_closed_ends_nothing(tmp_path: Path) -> None:
+    with observer_for(Gone()) as observer:
+        observer.say("something")
+        observer.show(Progress(stage="memory", label="x", done=1, total=2, state=State.FAILED, reason="y"))
+        outcome = ToySweep(tmp_path, models=["good"], launches=1).run(observer=observer)
+    assert outcome.exit_code == ExitCode.OK
+
+
+@pytest.mark.parametrize("code", [ExitCode.VERDICT, ExitCode.INTERRUPTED, ExitCode.INCOMPLETE])
+def test_a_reader_that_is_gone_hides_no_failure_of_the_run(
+    code: ExitCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Gone())
+    assert run._tell("the matrix", [], code) == code
+    with pytest.raises(OSError, match="Input/output"):
+        run._tell("the matrix", [], ExitCode.OK)
