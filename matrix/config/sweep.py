@@ -213,6 +213,7 @@ def _models(checker: Checker, sweep: SweepFile, catalog: Catalog) -> tuple[Model
         if entry is not None:
             models[entry.name] = entry
             _check_inputs(checker, (*loc, "inputs"), entry, sweep)
+            _check_expected(checker, (*loc, "expected"), entry)
     return tuple(models.values())
 
 
@@ -226,6 +227,13 @@ def _check_inputs(checker: Checker, loc: Loc, model: ModelEntry, sweep: SweepFil
         for sequence in fitting:
             for text in problems(model, batch, sequence):
                 checker.also(loc, text)
+
+
+def _check_expected(checker: Checker, loc: Loc, model: ModelEntry) -> None:
+    from matrix.artefacts import expected  # NumPy: only for a user's own model
+
+    if model.expected is not None and (text := expected.problem(model.expected, model.outputs)):
+        checker.add(loc, text)
 
 
 def sequences(model: ModelEntry, asked: Iterable[int]) -> tuple[int | None, ...]:

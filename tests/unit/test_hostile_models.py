@@ -14,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from matrix.artefacts import checkpoint_folder, inputs
+from matrix import catalog
+from matrix.artefacts import checkpoint_folder, expected, inputs
 from matrix.artefacts.onnx_file import OnnxRefused, inspect, resolve_inputs
 from matrix.catalog.types import InputEntry, ModelCost, ModelEntry
+from matrix.config.sweep import load_sweep
 from matrix.errors import ConfigError
 
 CONFIG = {"model_type": "bert", "architectures": ["BertModel"], "vocab_size": 10}
@@ -256,3 +258,45 @@ def test_a_node_without_the_inputs_or_outputs_it_needs_is_refused(
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(OnnxRefused):
         inspect(tmp_path / "model.onnx")
+
+
+# --- expected outputs -----------------------------------------------------------------------
+
+
+def test_expected_outputs_are_read_before_anything_is_built(tmp_path: Path) -> None:
+    good, other = tmp_path / "good.npz", tmp_path / "other.npz"
+    np.savez(good, y=np.ones(3, np.float32), more=np.ones(1))
+    np.savez(other, z=np.ones(3, np.float32))
+    assert expected.problem(good, ["y"]) == ""
+    assert "lacks the output 'y'; it has z" in expected.problem(other, ["y"])
+    assert "there is no file" in expected.problem(tmp_path, ["y"])
+
+
+@pytest.mark.parametrize("content", [b"", b"junk", b"\x80\x04K\x01.", b"PK\x03\x04 cut off"])
+def test_expected_outputs_that_are_no_arrays_are_refused_without_bad_advice(
+    tmp_path: Path, content: bytes
+) -> None:
+    path = tmp_path / "expected.npz"
+    path.write_bytes(content)
+    said = expected.problem(path, ["y"])
+    assert "is no .npz of plain arrays" in said and "allow_pickle" not in said
+
+
+def test_expected_outputs_that_are_objects_or_one_array_are_refused(tmp_path: Path) -> None:
+    objects, single = tmp_path / "objects.npz", tmp_path / "single.npy"
+    np.savez(objects, y=np.array([{"a": 1}], dtype=object))
+    np.save(single, np.ones(3))
+    assert "no .npz of plain arrays" in expected.problem(objects, ["y"])
+    assert "holds one array" in expected.problem(single, ["y"])
+
+
+def test_a_sweep_with_wrong_expected_outputs_is_refused_in_its_line(tmp_path: Path) -> None:
+    saved(tmp_path, [value("x", 1)], [value("y", 1)])
+    np.savez(tmp_path / "expected.npz", z=np.ones(1, np.float32))
+    model = "- name: m\n  path: model.onnx\n  expected: expected.npz\n"
+    text = f"name: x\nframeworks: [onnxruntime]\nmodels:\n{model}"
+    (tmp_path / "sweep.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(
+        ConfigError, match=r"sweep\.yaml:6:13: models\[0\]\.expected: .* lacks the output 'y'"
+    ):
+        load_sweep(tmp_path / "sweep.yaml", catalog.load())
