@@ -9,6 +9,7 @@ framework; ten thousand cells take a fraction of a second.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import operator
 import os
@@ -25,6 +26,8 @@ from matrix_adapters.protocol import Reason, State
 
 #: more than that is a mistake: it would run for weeks
 MOST_CELLS = 100_000
+#: threads per usable CPU that are still run
+MOST_PER_CPU = 8
 
 
 class HardwareFound(Protocol):
@@ -125,8 +128,9 @@ def _cells(
     seen: set[tuple[Environment, Workload]] = set()
     for model in config.models:
         for batch, sequence, precision, count in _points(config, model, threads):
+            crowded = _crowded(count, threads)
             for column in columns:
-                verdict = column.verdict(model, batch, sequence, precision)
+                verdict = column.verdict(model, batch, sequence, precision) or crowded
                 state, reason = verdict or (None, None)
                 for variant in column.variants:
                     workload = Workload(
@@ -200,6 +204,15 @@ class _Column:
             return _unsupported("needs_checkpoint", text)
         limit = _beyond(model, batch, sequence)
         return _unsupported("shape", limit) if limit else self.absent
+
+
+@functools.cache
+def _crowded(count: int, usable: int) -> _Verdict:
+    """Some more threads than CPUs is a question to be measured (and flagged); thousands stop the machine."""
+    if count <= MOST_PER_CPU * usable:
+        return None
+    text = f"{count} threads were asked, {usable} are usable here: more than {MOST_PER_CPU} a CPU are not run"
+    return (State.UNAVAILABLE, Reason(code="threads", text=text))
 
 
 def _beyond(model: ModelEntry, batch: int, sequence: int | None) -> str:

@@ -10,6 +10,7 @@ from matrix import catalog
 from matrix.config.sweep import load_sweep
 from matrix.errors import ConfigError, UsageError
 from matrix.plan import MOST_CELLS, make_plan
+from matrix_adapters.protocol import State
 
 SHIPPED = catalog.load()
 BASE = "name: x\nframeworks: [onnxruntime]\nhardware: [cpu]\n"
@@ -76,3 +77,12 @@ def test_a_sweep_of_millions_of_cells_is_refused_before_they_are_made(tmp_path: 
     path.write_text(f"{BASE}{MODELS}batch: {many}\nthreads: {many}\n", encoding="utf-8")
     with pytest.raises(UsageError, match=f"more than {MOST_CELLS:,} cells"):
         make_plan(load_sweep(path, SHIPPED), SHIPPED, {}, usable_threads=2)
+
+
+def test_threads_that_would_stop_the_machine_are_unavailable_with_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.yaml"
+    path.write_text(f"{BASE}{MODELS}threads: [1, 16, 17, 10000]\n", encoding="utf-8")
+    plan = make_plan(load_sweep(path, SHIPPED), SHIPPED, {}, usable_threads=2)
+    assert [cell.state for cell in plan.cells] == [None, None, State.UNAVAILABLE, State.UNAVAILABLE]
+    reason = plan.cells[-1].reason
+    assert reason is not None and "10000 threads were asked, 2 are usable here" in reason.text
