@@ -29,7 +29,7 @@ from matrix.sweep.run import run_sweep
 from matrix.sweep.session import new_header
 from matrix_adapters.protocol import plain
 
-_DURATION = re.compile(r"(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s?)?", re.ASCII)
+_DURATION = re.compile(r"(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?", re.ASCII)
 _LONGEST_BUDGET_S = 366 * 86400
 
 
@@ -159,7 +159,7 @@ def seed(text: str) -> int:
 
 
 def duration(text: str) -> float:
-    """Seconds of `90s`, `20m`, `1h30m` or a bare number. Raises ArgumentTypeError."""
+    """Seconds of `90s`, `20m` or `1h30m`; a bare number could mean either. Raises ArgumentTypeError."""
     found = _DURATION.fullmatch(text.strip())
     seconds = (
         sum(int(part or 0) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True))

@@ -74,7 +74,7 @@ def test_a_users_mistake_is_a_message_with_a_hint_and_exit_code_2(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("text", ["0", "-5", "soon", "1h 3x", ""])
+@pytest.mark.parametrize("text", ["0", "5", "-5", "soon", "1h 3x", ""])
 def test_a_budget_that_is_no_duration_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["run", f"--budget={text}"])
