@@ -3,6 +3,8 @@
 `nox -s matrix` is the product, `nox -s tests` proves it, `nox -l` explains the rest.
 """
 
+from pathlib import Path
+
 import nox
 
 nox.needs_version = ">=2025.2.9"
@@ -35,6 +37,18 @@ def report(session: nox.Session) -> None:
     """Show a stored run again; arguments after -- go to `matrix report` (default: latest)."""
     _install(session)
     _run(session, "matrix", "report", *(session.posargs or ["latest"]))
+
+
+IMAGES = sorted((path.parent.name, path.suffix[1:]) for path in Path("images").glob("*/Dockerfile.*"))
+
+
+@nox.session
+@nox.parametrize("framework, hardware", IMAGES, ids=["-".join(pair) for pair in IMAGES])
+def images(session: nox.Session, framework: str, hardware: str) -> None:
+    """Build one container image; arguments after -- go to `matrix images build`."""
+    _install(session)
+    wanted = ["--framework", framework, "--hardware", hardware]
+    _run(session, "matrix", "images", "build", *wanted, *session.posargs)
 
 
 @nox.session

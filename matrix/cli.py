@@ -25,6 +25,7 @@ COMMANDS = {
     "run": "build environments, run every cell, print the matrix, write the reports",
     "report": "show stored runs as table, markdown, html, csv, json, junit or svg",
     "query": "ask stored runs in SQL: tables runs, cells and metrics",
+    "images": "list, build and remove the container images",
     "doctor": "say what this machine offers and what would spoil a measurement",
     "clean": "list or remove cached environments and model artefacts",
 }

@@ -45,6 +45,10 @@ class StorageError(MatrixError):
     """The results folder or the cache cannot be written: disk full, no permission."""
 
 
+class EngineLost(MatrixError):
+    """The container engine does not answer any more; the run can be continued once it does."""
+
+
 class RunLocked(MatrixError):
     """Another process is writing this run."""
 

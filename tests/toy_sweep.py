@@ -6,6 +6,7 @@ FOLDER/toy.json, so that a test can kill the orchestrator itself.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -21,7 +22,7 @@ from matrix.catalog.types import Build, Catalog, Framework, Hardware, HardwareSu
 from matrix.config.sweep import FrameworkChoice, MeasureChoice, SweepConfig
 from matrix.consolidate.stored import records_of
 from matrix.environments.base import BuildFailed
-from matrix.execution.local import run_worker
+from matrix.execution.dispatch import run_task as run_anywhere
 from matrix.records import Cell, Environment, Workload
 from matrix.store.runs import RunStore, StoredRun
 from matrix.sweep.launching import RunTask
@@ -114,6 +115,9 @@ class ToyBackend:
     def __init__(self, bundle: Path) -> None:
         self.bundle = bundle
         self.built: list[str] = []
+
+    def session(self, run: str) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def build(self, environment: Environment, **_: Any) -> Built:
         self.built.append(environment.name)
@@ -250,7 +254,7 @@ class ToySweep:
         store: RunStore | None = None,
         observer: Observer | None = None,
         budget_s: float | None = None,
-        run_task: RunTask = run_worker,
+        run_task: RunTask = run_anywhere,
         preparer: Any = None,
     ) -> SweepOutcome:
         with store or self.new_store() as open_store:

@@ -40,6 +40,26 @@ class HardwareProbe(Entry):
     library: str = ""  # the driver's, must load too
 
 
+class DeviceRequest(Entry):
+    """What the engine is asked for where a vendor's toolkit hands devices out (Docker's device requests)."""
+
+    driver: str = ""  # "" lets the engine find who offers the capabilities
+    capabilities: list[str] = Field(min_length=1)
+    device_ids: list[str] = []  # none: all of them
+
+
+class ContainerFacts(Entry):
+    """What a container needs to reach the devices of a profile: all that a vendor demands, as data."""
+
+    device_request: DeviceRequest | None = None
+    device_nodes: list[str] = []  # handed in as they are; patterns such as /dev/dri/renderD* are expanded
+    optional_nodes: list[str] = []  # those of them that some machines lack
+    groups_of_nodes: bool = False  # the worker joins the groups that own the nodes (their numbers vary)
+    mounts: list[str] = []  # the driver's own files on the engine's host, read-only
+    environment: dict[str, str] = {}
+    shm_bytes: Count | None = None  # /dev/shm; an engine's default is 64 MiB
+
+
 class Hardware(Entry):
     """A hardware profile: what `--hardware` names and environments are built for."""
 
@@ -47,6 +67,9 @@ class Hardware(Entry):
     title: str
     always: bool = False  # present on every machine
     probe: HardwareProbe = HardwareProbe()
+    container: ContainerFacts = ContainerFacts()
+    driver: str = ""  # what the driver on the host must offer, for people
+    run_on_hardware: bool = False  # whether this profile was ever tried on a real device
 
 
 # --- frameworks ---------------------------------------------------------------------------
@@ -58,6 +81,7 @@ class InstallStep(Entry):
     install: list[str] = Field(min_length=1)
     no_deps: bool = False
     index: str | None = None  # used for this step alone, and only when it answers
+    links: str | None = None  # a page that lists wheels, beside the index (pip's --find-links)
 
     def requirements(self, version: str) -> tuple[str, ...]:
         return tuple(r.replace("{version}", version) for r in self.install)
@@ -78,6 +102,7 @@ class Build(Entry):
     steps: list[InstallStep] = Field(min_length=1)
     constraints: str | None = None  # file name in `constraints/`, `{version}` filled in
     import_package: str | None = None  # where this build's package has another name
+    needs_index: bool = False  # an image of it cannot be built from wheels chosen beforehand
     cost: BuildCost = BuildCost()
 
 

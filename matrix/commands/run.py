@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from matrix import paths
@@ -16,10 +17,11 @@ from matrix.commands.progress import observer_for
 from matrix.config.sweep import SweepConfig, load_sweep, sweep_from_data
 from matrix.consolidate.stored import records_of
 from matrix.environments.base import Backend
-from matrix.environments.choose import choose
+from matrix.environments.choose import Asked, Containers, choose
 from matrix.errors import ExitCode, StorageError, UsageError
+from matrix.estimate import artefact_environment
 from matrix.machine import fingerprint as machine
-from matrix.records import Record
+from matrix.records import Environment, Record
 from matrix.report import Options, render, write_all
 from matrix.report.style import Style
 from matrix.store.names import check_new_name, find_run
@@ -86,7 +88,9 @@ def _new(args: argparse.Namespace, catalog: Catalog) -> tuple[SweepConfig, RunSt
     results = paths.results_dir(args.results)
     if args.name:
         check_new_name(results, args.name)
-    chosen = choose(args.backend, catalog.frameworks, paths.home())
+    wanted = {cell.environment for cell in plan.runnable}
+    setup = functools.partial(_containers, catalog, config, wanted)
+    chosen = choose(args.backend, catalog.frameworks, paths.home(), setup)
     header = new_header(
         config,
         backend=chosen.backend.name,
@@ -106,7 +110,9 @@ def _resumed(args: argparse.Namespace, catalog: Catalog) -> tuple[SweepConfig, R
     try:
         _same_backend(args.backend, store.header.backend)
         config = sweep_from_data(store.header.config, catalog, str(store.folder / "run.json"))
-        backend = choose(store.header.backend, catalog.frameworks, paths.home()).backend  # type: ignore[arg-type]
+        setup = functools.partial(_containers, catalog, config, ())
+        asked: Asked = store.header.backend  # type: ignore[assignment]
+        backend = choose(asked, catalog.frameworks, paths.home(), setup).backend
     except BaseException:
         store.close()
         raise
@@ -116,6 +122,21 @@ def _resumed(args: argparse.Namespace, catalog: Catalog) -> tuple[SweepConfig, R
 def _same_backend(asked: str, begun_with: str) -> None:
     if asked not in ("auto", begun_with):
         raise UsageError(f"--backend {asked}: this run was begun with {begun_with}")
+
+
+def _containers(catalog: Catalog, config: SweepConfig, wanted: Iterable[Environment]) -> Containers:
+    """What `choose` needs to know of containers; imported only where an engine answers."""
+    from matrix.environments import docker
+    from matrix.environments.images import ImageOptions
+
+    maker = artefact_environment(catalog)
+    return docker.Setup(
+        frameworks=catalog.frameworks,
+        hardware=catalog.hardware,
+        home=paths.home(),
+        environments=tuple(dict.fromkeys([*wanted, *([maker] if maker else [])])),
+        options=ImageOptions(bases=config.images.base, packages=config.images.packages),
+    )
 
 
 def _show(args: argparse.Namespace, outcome: SweepOutcome, store: RunStore, catalog: Catalog) -> int:

@@ -48,6 +48,12 @@ def check_names(checker: Checker, folder: Path, catalog: Catalog) -> None:
             checker.add(loc, f"a whole number or `all` is needed, got {value!r}")
     for loc, rule in _items(data, (), "rules"):
         _rule(checker, loc, rule)
+    images = data.get("images")
+    bases = images.get("base") if isinstance(images, Mapping) else None
+    for name in bases if isinstance(bases, Mapping) else ():
+        if name not in catalog.hardware:
+            hint = _nearest(str(name), catalog.hardware, {})
+            checker.add(("images", "base", name), f"there is no hardware profile {name!r}{hint}")
 
 
 def _framework(checker: Checker, loc: Loc, entry: Any, catalog: Catalog) -> None:

@@ -27,6 +27,7 @@ from matrix_adapters.protocol import Measure
 
 __all__ = [
     "FrameworkChoice",
+    "ImagesChoice",
     "MeasureChoice",
     "Rule",
     "SweepConfig",
@@ -73,6 +74,18 @@ class MeasureChoice(Entry):
         return Measure(**self.model_dump(exclude={"launches"}))
 
 
+class ImagesChoice(Entry):
+    """How container images are made; nothing here changes what is measured in them."""
+
+    base: dict[str, str] = Field(
+        default={}, description="hardware: the image to build from, instead of the official one"
+    )
+    packages: Literal["offline", "index"] = Field(
+        default="offline",
+        description="wheels downloaded here and copied in, or an index asked while building",
+    )
+
+
 class RuleChoice(Entry):
     """What is demanded of the cells that `select` chooses."""
 
@@ -111,6 +124,7 @@ class SweepFile(Entry):
         default=0, description="the random order of launches is made from it"
     )
     rules: list[RuleChoice] = Field(default=[], description="later ones are added to earlier ones")
+    images: ImagesChoice = ImagesChoice()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -138,6 +152,7 @@ class SweepConfig:
     timeout_s: float = 600
     seed: int = 0
     rules: tuple[Rule, ...] = ()
+    images: ImagesChoice = dataclasses.field(default_factory=ImagesChoice)
     data: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -195,6 +210,7 @@ def _resolve(document: Document, folder: Path, catalog: Catalog) -> SweepConfig:
         measure=sweep.measure,
         timeout_s=sweep.timeout,
         seed=sweep.seed,
+        images=sweep.images,
         rules=tuple(Rule(select=selector(r.select), required=r.required, xfail=r.xfail) for r in sweep.rules),
         data=sweep.model_dump(mode="json", exclude_unset=True),
     )

@@ -12,12 +12,16 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from matrix.records import Backend as BackendName
 from matrix.records import Environment
 from matrix_adapters.protocol import Flag, Reason
+
+_Built = TypeVar("_Built")
+_Made_co = TypeVar("_Made_co", covariant=True)
 
 Progress = Callable[[str], None]
 """Called with a short sentence: what a build is doing now."""
@@ -67,6 +71,19 @@ class BuildCancelled(Exception):
     """The build was told to stop; nothing of it is left."""
 
 
+class Builder(Protocol[_Made_co]):
+    """Whatever makes one thing per environment: backends, and what makes images."""
+
+    def build(
+        self,
+        environment: Environment,
+        *,
+        progress: Progress = ...,
+        cancelled: threading.Event | None = None,
+    ) -> _Made_co:
+        """Build, or reuse. Raises BuildFailed, or BuildCancelled when `cancelled` was set."""
+
+
 class Backend(Protocol):
     """One way to realise environments."""
 
@@ -83,8 +100,16 @@ class Backend(Protocol):
     ) -> BuiltEnvironment:
         """Build, or reuse. Raises BuildFailed, or BuildCancelled when `cancelled` was set."""
 
+    def session(self, run: str) -> AbstractContextManager[None]:
+        """Around everything of a run. What dead runs left running goes first, what this one left last."""
+
     def close(self) -> None:
         """Let `matrix clean` remove what this backend returned. The end of the process does it too."""
+
+
+def no_session(_: str) -> AbstractContextManager[None]:
+    """The session of a backend whose launches end with this process: nothing is ever left."""
+    return nullcontext()
 
 
 def quiet(_: str) -> None:
@@ -92,21 +117,21 @@ def quiet(_: str) -> None:
 
 
 def build_all(
-    backend: Backend,
+    backend: Builder[_Built],
     environments: Sequence[Environment],
     *,
     jobs: int = 3,
     progress: Callable[[Environment, str], None] = lambda _, __: None,
-) -> dict[Environment, BuiltEnvironment | BuildFailed]:
+) -> dict[Environment, _Built | BuildFailed]:
     """Build them side by side; one that fails does not stop the others.
 
     Each build stays in the thread that started it. On Ctrl-C, or anything else that ends
     the wait, running builds are cancelled and removed before the exception goes on.
     """
     cancelled = threading.Event()
-    results: dict[Environment, BuiltEnvironment | BuildFailed] = {}
+    results: dict[Environment, _Built | BuildFailed] = {}
 
-    def one(environment: Environment) -> BuiltEnvironment | BuildFailed:
+    def one(environment: Environment) -> _Built | BuildFailed:
         if cancelled.is_set():
             raise BuildCancelled
         try:
@@ -119,7 +144,7 @@ def build_all(
 
     unique = list(dict.fromkeys(environments))
     with ThreadPoolExecutor(max_workers=max(1, jobs), thread_name_prefix="build") as pool:
-        futures: dict[Future[BuiltEnvironment | BuildFailed], Environment] = {}
+        futures: dict[Future[_Built | BuildFailed], Environment] = {}
         try:
             for environment in unique:
                 futures[pool.submit(one, environment)] = environment

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from matrix.catalog.types import Framework
-from matrix.environments.base import Backend, BuildFailed, BuiltEnvironment, Progress, quiet
+from matrix.environments.base import Backend, BuildFailed, BuiltEnvironment, Progress, no_session, quiet
 from matrix.environments.host import HostBackend
 from matrix.environments.venv import VenvBackend
 from matrix.records import Environment
@@ -37,26 +39,47 @@ class Engine:
     said: str
 
 
+class Containers(Protocol):
+    """What `matrix.environments.docker.Setup` does once an engine answers."""
+
+    def problem(self, timeout_s: float) -> str:
+        """What is missing for images to be built, in words; "" for nothing."""
+
+    def backend(self) -> Backend:
+        """The backend."""
+
+
 def choose(
     asked: Asked,
     frameworks: Mapping[str, Framework],
     home: Path,
+    containers: Callable[[], Containers],
     *,
     engine: Callable[[], Engine] | None = None,
 ) -> Chosen:
-    """`auto` asks the container engine; a backend that was named is never replaced by another."""
-    ask = engine or container_engine
+    """`auto` takes containers where an engine answers and every base image can be had, within
+    10 s; a backend that was named is never replaced by another.
+    """
     if asked == "host":
         return Chosen(HostBackend(frameworks, home), "this interpreter, as asked (--backend host)")
     if asked == "venv":
         return Chosen(VenvBackend(frameworks, home), "virtualenvs, as asked (--backend venv)")
-    found = ask()
-    no_containers = "this version cannot run containers yet"
+    deadline = time.monotonic() + ENGINE_TIMEOUT_S
+    found = (engine or container_engine)()
     if asked == "docker":
-        said = f"{no_containers} ({found.said}); use --backend venv"
-        return Chosen(NoContainers(said), f"containers, as asked (--backend docker), but {said}")
-    why = f"{found.said}, but {no_containers}" if found.answers else found.said
-    return Chosen(VenvBackend(frameworks, home), f"virtualenvs, because {why}")
+        as_asked = "containers, as asked (--backend docker)"
+        if not found.answers:
+            said = f"{found.said}: start it, or use --backend venv"
+            return Chosen(NoContainers(said), f"{as_asked}, but {said}")
+        return Chosen(containers().backend(), f"{as_asked}: {found.said}")
+    problem = found.said
+    if found.answers:
+        setup = containers()
+        problem = setup.problem(deadline - time.monotonic())
+        if not problem:
+            return Chosen(setup.backend(), f"containers, because {found.said}")
+        problem = f"{found.said}, but {problem}"
+    return Chosen(VenvBackend(frameworks, home), f"virtualenvs, because {problem}")
 
 
 def container_engine(timeout_s: float = ENGINE_TIMEOUT_S) -> Engine:
@@ -73,7 +96,7 @@ def container_engine(timeout_s: float = ENGINE_TIMEOUT_S) -> Engine:
 
 
 class NoContainers:
-    """`--backend docker` where containers cannot be used: every environment fails with the reason."""
+    """`--backend docker` where no engine answers: every environment fails with the reason."""
 
     name: Literal["docker"] = "docker"
 
@@ -89,6 +112,10 @@ class NoContainers:
     ) -> BuiltEnvironment:
         """Always raises BuildFailed."""
         raise BuildFailed(self._reason)
+
+    def session(self, run: str) -> AbstractContextManager[None]:
+        """Nothing is ever started."""
+        return no_session(run)
 
     def close(self) -> None:
         """There is nothing to let go."""

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +20,7 @@ from packaging.version import InvalidVersion, Version
 
 from matrix.catalog.types import Framework
 from matrix.environments import installed
-from matrix.environments.base import BuildFailed, BuiltEnvironment, Progress, quiet
+from matrix.environments.base import BuildFailed, BuiltEnvironment, Progress, no_session, quiet
 from matrix.environments.bundle import Bundle, third_party_sources
 from matrix.records import Environment
 from matrix_adapters.protocol import Flag, Reason, content_hash
@@ -91,6 +92,10 @@ class HostBackend:
             seconds=time.monotonic() - started,
             reused=True,
         )
+
+    def session(self, run: str) -> AbstractContextManager[None]:
+        """Nothing that runs here outlives this process."""
+        return no_session(run)
 
     def close(self) -> None:
         """Let `matrix clean` remove the staged worker sources."""

@@ -67,13 +67,15 @@ def install(
     base = [*pip, "--python", str(interpreter(folder)), "install", "--no-compile"]
     if step.index is not None:
         base += ["--index-url", step.index]
+    if step.links is not None:
+        base += ["--find-links", step.links]
     command = [*base, *(["--no-deps"] if step.no_deps else [])]
     if constraints is not None:
         command += ["--constraint", str(constraints)]
     command += step.requirements
     for attempt in (1, 2):
         status, output = run_owned(
-            command, log=log, environ=pip_environ(), cancelled=cancelled, on_line=_told(progress)
+            command, log=log, environ=pip_environ(), cancelled=cancelled, on_line=told(progress)
         )
         if status == 0:
             return
@@ -167,7 +169,7 @@ def _own_pip_will_do() -> bool:
         return False
 
 
-def _told(progress: Progress) -> Callable[[str], None]:
+def told(progress: Progress) -> Callable[[str], None]:
     """Pick the lines of pip's output that say what it is at."""
 
     def on_line(line: str) -> None:

@@ -16,11 +16,17 @@ from matrix_adapters.protocol import Reason, content_hash
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """One `pip install`. `index`: for this step alone, and only when it answers."""
+    """One `pip install`. `index`: for this step alone, and only when it answers; `links`: beside it."""
 
     requirements: tuple[str, ...]
     no_deps: bool = False
     index: str | None = None
+    links: str | None = None
+
+    def parts(self) -> list[object]:
+        """What decides its outcome, for a content key."""
+        parts: list[object] = [self.requirements, self.no_deps, self.index]
+        return [*parts, self.links] if self.links else parts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +50,7 @@ class Recipe:
                 "framework": self.framework,
                 "version": self.version,
                 "build": self.build,
-                "steps": [[s.requirements, s.no_deps, s.index] for s in self.steps],
+                "steps": [step.parts() for step in self.steps],
                 "constraints": self.constraints,
                 "python": [sys.implementation.name, platform.python_version(), _abi()],
                 "platform": [sys.platform, platform.machine()],
@@ -66,7 +72,12 @@ def recipe_for(framework: Framework, environment: Environment) -> Recipe:
         version=environment.version,
         build=build,
         steps=tuple(
-            Step(requirements=s.requirements(environment.version), no_deps=s.no_deps, index=s.index)
+            Step(
+                requirements=s.requirements(environment.version),
+                no_deps=s.no_deps,
+                index=s.index,
+                links=s.links,
+            )
             for s in entry.steps
         ),
         constraints=_constraints(framework.constraints(build, environment.version)),

@@ -12,12 +12,13 @@ import shutil
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Literal
 
 from matrix.catalog.types import Framework
 from matrix.environments import checks, installed, locks, pip, ready
-from matrix.environments.base import BuildFailed, BuiltEnvironment, Progress, quiet
+from matrix.environments.base import BuildFailed, BuiltEnvironment, Progress, no_session, quiet
 from matrix.environments.bundle import Bundle, third_party_sources
 from matrix.environments.recipe import Recipe, recipe_for
 from matrix.records import Environment
@@ -118,6 +119,10 @@ class VenvBackend:
             if ready.read(self.folder / recipe.key) is not None:
                 found.add(environment)
         return found
+
+    def session(self, run: str) -> AbstractContextManager[None]:
+        """Nothing that runs here outlives this process."""
+        return no_session(run)
 
     def close(self) -> None:
         """Let `matrix clean` remove what this backend returned."""

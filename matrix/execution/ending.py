@@ -66,13 +66,17 @@ class Ending:
     silent_s: float = 0.0
     oom: bool = False  # the kernel's counters grew
     memory_limit: int | None = None
+    memory_peak: int | None = None  # of the container
+    disk_free: int | None = None  # bytes, where the worker wrote; None: look at the folder
+    own_group: bool = False  # the counters are those of this launch alone, so `oom` is about it
 
 
 def conclude(ending: Ending, out: Path) -> Result:
     """The result of a launch: the worker's own, or one that says how it died."""
     result = read_result(out)
     if isinstance(result, Result):
-        return _with_unclean_exit(result, ending)
+        result = _with_unclean_exit(result, ending)
+        return _with_killed_child(result, ending) if ending.oom and ending.own_group else result
     return _without_result(ending, out, result)
 
 
@@ -152,16 +156,28 @@ def _with_unclean_exit(result: Result, ending: Ending) -> Result:
     return dataclasses.replace(result, flags=(*result.flags, flag))
 
 
+def _with_killed_child(result: Result, ending: Ending) -> Result:
+    """The worker came through, but what it had started did not: its numbers are not those of the task."""
+    text = f"out of memory: the kernel killed a process that the worker had started{_memory(ending)}"
+    reason = Reason(code="oom_kill", text=text)
+    return dataclasses.replace(result, state=State.OOM, reason=reason, metrics={})
+
+
+def _memory(ending: Ending) -> str:
+    facts = {"limit": ending.memory_limit, "peak": ending.memory_peak}
+    known = [f"{name} {value >> 20} MiB" for name, value in facts.items() if value]
+    return f" ({', '.join(known)})" if known else ""
+
+
 def _without_result(ending: Ending, out: Path, problem: Reason | None) -> Result:
     during = f"during {ending.phase}" if ending.phase else "before its first phase"
     tail = log_tail(out)
     if ending.stopped is not None:
         return _stopped(ending, ending.stopped, during, tail)
-    if ending.oom and ending.status != 0:
-        limit = f" (limit {ending.memory_limit >> 20} MiB)" if ending.memory_limit else ""
-        text = f"out of memory {during}: the kernel killed it{limit}"
+    if ending.oom and (ending.status != 0 or ending.own_group):
+        text = f"out of memory {during}: the kernel killed it{_memory(ending)}"
         return _result(State.OOM, "oom_kill", text, tail)
-    if _disk_is_full(out):
+    if _disk_is_full(out) if ending.disk_free is None else ending.disk_free < _FULL_DISK_BYTES:
         text = f"disk full at {out}: the worker could not write its result"
         return _result(State.FAILED, "disk_full", text, tail)
     if ending.status < 0:

@@ -13,6 +13,7 @@ FREE_BYTES_WANTED = 8e9  # the default sweep with everything, and some room
 MEMORY_WANTED = 6e9
 BUSY_LOAD = 0.3  # runnable tasks per usable thread before we start anything
 PRESSURE_PERCENT = 10.0
+STEAL_SHARE = 0.01
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -120,7 +121,38 @@ def _clock(machine: Machine, load: LoadSnapshot) -> list[Spoiler]:
                 "frequency and energy are usually missing.",
             )
         )
+    if machine.boost:
+        found.append(
+            Spoiler(
+                "turbo",
+                "turbo is on: the clock depends on temperature and on how many cores work. Switch it off "
+                "(below /sys/devices/system/cpu: 1 into intel_pstate/no_turbo, or 0 into cpufreq/boost).",
+            )
+        )
+    if machine.huge_pages == "always":
+        found.append(
+            Spoiler(
+                "huge_pages",
+                "transparent huge pages are `always`: whether memory gets them depends on what ran before. "
+                "`echo madvise > /sys/kernel/mm/transparent_hugepage/enabled` leaves it to the frameworks.",
+            )
+        )
+    stolen = _stolen(load)
+    if stolen > STEAL_SHARE:
+        found.append(
+            Spoiler(
+                "steal",
+                f"{stolen:.1%} of this machine's CPU time was given to other guests since it started: take a "
+                "host without overcommitted cores, or more launches.",
+            )
+        )
     return found
+
+
+def _stolen(load: LoadSnapshot) -> float:
+    """Share of all CPU time since the machine started; 0 where nobody says."""
+    total = load.cpu_busy_s + load.cpu_idle_s
+    return (load.cpu_steal_s or 0.0) / total if total > 0 else 0.0
 
 
 def _room(machine: Machine, load: LoadSnapshot, home: Path) -> list[Spoiler]:

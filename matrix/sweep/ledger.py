@@ -10,7 +10,9 @@ from matrix.records import Cell, LaunchRecord
 from matrix_adapters.protocol import State
 
 #: failures that came from outside and say nothing about the cell: `--resume` tries again
-TRANSIENT = frozenset({"killed", "disk_full", "cannot_start"})
+TRANSIENT = frozenset(
+    {"killed", "disk_full", "cannot_start", "engine_lost", "container_removed", "image_gone"}
+)
 
 
 def is_final(launch: LaunchRecord) -> bool:

@@ -2,7 +2,8 @@
 
 What ends is judged and on the disk before the next thing begins. A failed launch is not
 tried again in the same session: a second try would hide the first. Only a memory launch
-that ran out of memory or time beside another one gets a second try, alone.
+that ran out of memory or time beside another one gets a second try, alone, and so does a
+launch whose container, or the engine under it, was taken away.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from matrix_adapters.protocol import Result, State
 MEMORY_JOBS = 2
 #: how a memory launch can end because another one ran beside it
 _CROWDED_OUT = frozenset({State.OOM, State.TIMEOUT})
+#: what took a launch's container away says nothing of the cell: one more attempt, and both are recorded
+_TAKEN_AWAY = frozenset({"engine_lost", "container_removed"})
 _ESTIMATE_EVERY_S = 5.0
 
 
@@ -73,7 +76,8 @@ class Rounds:
                     )
                     for future in ended:
                         job, began = running.pop(future)
-                        if self._settle(job, *future.result(), began=began).state in _CROWDED_OUT:
+                        record = self._settle(job, *future.result(), began=began)
+                        if record.state in _CROWDED_OUT or _taken_away(record):
                             again.append(job)
             except Stop:
                 raise
@@ -90,15 +94,17 @@ class Rounds:
         """One timed launch of every open cell, strictly one at a time."""
         self._enter(f"block {block + 1} of {self._blocks}", ("measure", block))
         for job in self._jobs("measure", block):
-            self._alone(job)
+            if _taken_away(self._alone(job)):
+                self._ledger.reopen(job.cell, (job.purpose, job.block))
+                self._alone(self._job(job.cell, job.purpose, job.block, job.position))
 
-    def _alone(self, job: Job) -> None:
+    def _alone(self, job: Job) -> LaunchRecord:
         self._stop.check()
         self._show(job)
         began = time.monotonic()
         with self._observer.still():
             result, folder = self._launcher.run(job)
-        self._settle(job, result, folder, began=began)
+        return self._settle(job, result, folder, began=began)
 
     def _settle(self, job: Job, result: Result, folder: Path, *, began: float) -> LaunchRecord:
         """Judge and store. Raises StorageError when the worker found the disk full."""
@@ -165,3 +171,7 @@ class Rounds:
         ]
         self._left, self._left_at = self._pace.left(kinds), now
         return self._left
+
+
+def _taken_away(record: LaunchRecord) -> bool:
+    return record.reason is not None and record.reason.code in _TAKEN_AWAY

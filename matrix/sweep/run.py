@@ -18,10 +18,10 @@ from pathlib import Path
 from matrix.catalog.types import Catalog
 from matrix.config.sweep import SweepConfig
 from matrix.environments.base import Backend, BuildFailed, BuiltEnvironment
-from matrix.errors import StorageError
+from matrix.errors import EngineLost, MatrixError, StorageError
 from matrix.estimate import artefact_environment
 from matrix.execution.cancel import Cancel
-from matrix.execution.local import run_worker
+from matrix.execution.dispatch import run_task as run_anywhere
 from matrix.machine import load
 from matrix.records import Cell
 from matrix.store.formats import Outcome
@@ -51,11 +51,11 @@ def run_sweep(
     artefacts: Callable[[str], Preparer],
     observer: Observer | None = None,
     budget_s: float | None = None,
-    run_task: RunTask = run_worker,
+    run_task: RunTask = run_anywhere,
 ) -> SweepOutcome:
     """Do what is left of the run in `store`: all of a new one, the rest of one that was stopped.
 
-    Never raises for what happens to a cell, for a full disk or a stop request: the
+    Never raises for what happens to a cell, for a full disk, a lost engine or a stop request: the
     outcome says it, with the exit code. `artefacts` gives the artefact store for the
     content key of the environment that makes them ("" when it could not be built).
     `budget_s`: nothing is begun after so many seconds, and cells that are not done then
@@ -66,7 +66,7 @@ def run_sweep(
     cancel = Cancel()
     stages: dict[str, float] = {}
     outcome: Outcome
-    error: StorageError | None = None
+    error: MatrixError | None = None
     with Interrupts(cancel, observer.close) as interrupts:
         try:
             begin_session(store, began)
@@ -81,9 +81,10 @@ def run_sweep(
                 interrupts=interrupts,
                 run_task=run_task,
             )
-            outcome = sweep.run(stages)
-        except StorageError as full:
-            outcome, error = "broken_off", full
+            with backend.session(store.header.id):
+                outcome = sweep.run(stages)
+        except (StorageError, EngineLost) as broken:
+            outcome, error = "broken_off", broken
         finally:
             observer.close()
         ended = end_session(store, catalog, outcome, began=began, stages=stages, error=error)
@@ -206,7 +207,7 @@ class _Sweep:
         model = task.model.name if task.model else "no model"
         folder = self._store.scratch()
         try:
-            return run_worker(
+            return run_anywhere(
                 self._maker,
                 task,
                 folder,

@@ -13,17 +13,30 @@ import pytest
 from tiny_wheels import toy_environment, toy_framework
 
 from matrix.environments import choose as choice
-from matrix.environments.base import BuildFailed
-from matrix.environments.choose import Asked, Chosen, Engine, choose, container_engine
+from matrix.environments.base import Backend, BuildFailed
+from matrix.environments.choose import Asked, Chosen, Engine, NoContainers, choose, container_engine
 from matrix.environments.host import HostBackend
 
 ANSWERS = Engine(True, "the container engine 29.1 answers")
 SILENT = Engine(False, "no container engine answers at /var/run/docker.sock (No such file or directory)")
 
 
-def chosen(asked: Asked, engine: Engine, home: Path) -> Chosen:
+class Toys:
+    """Containers as `choose` sees them."""
+
+    def __init__(self, problem: str = "") -> None:
+        self._problem = problem
+
+    def problem(self, timeout_s: float) -> str:
+        return self._problem
+
+    def backend(self) -> Backend:
+        return NoContainers("stands for the real one")
+
+
+def chosen(asked: Asked, engine: Engine, home: Path, problem: str = "") -> Chosen:
     framework = toy_framework()
-    return choose(asked, {"toy": framework}, home, engine=lambda: engine)
+    return choose(asked, {"toy": framework}, home, lambda: Toys(problem), engine=lambda: engine)
 
 
 def test_auto_takes_virtualenvs_and_says_that_no_engine_answers(tmp_path: Path) -> None:
@@ -32,14 +45,25 @@ def test_auto_takes_virtualenvs_and_says_that_no_engine_answers(tmp_path: Path) 
     assert got.why == f"virtualenvs, because {SILENT.said}"
 
 
-def test_auto_takes_virtualenvs_although_an_engine_answers_and_says_so(tmp_path: Path) -> None:
+def test_auto_takes_containers_where_an_engine_answers_and_nothing_is_missing(tmp_path: Path) -> None:
     got = chosen("auto", ANSWERS, tmp_path)
+    assert got.backend.name == "docker"
+    assert got.why == f"containers, because {ANSWERS.said}"
+
+
+def test_auto_takes_virtualenvs_where_a_base_image_is_missing_and_says_which(tmp_path: Path) -> None:
+    got = chosen("auto", ANSWERS, tmp_path, problem="the base image x is not there")
     assert got.backend.name == "venv"
-    assert "29.1 answers, but this version cannot run containers" in got.why
+    assert "29.1 answers, but the base image x is not there" in got.why
 
 
-@pytest.mark.parametrize("engine", [ANSWERS, SILENT])
-def test_docker_never_falls_back(tmp_path: Path, engine: Engine) -> None:
+def test_docker_that_was_asked_for_is_taken_whatever_is_missing(tmp_path: Path) -> None:
+    got = chosen("docker", ANSWERS, tmp_path, problem="the base image x is not there")
+    assert got.backend.name == "docker"
+
+
+def test_docker_never_falls_back(tmp_path: Path) -> None:
+    engine = SILENT
     got = chosen("docker", engine, tmp_path)
     assert got.backend.name == "docker"
     with pytest.raises(BuildFailed) as caught:
@@ -53,7 +77,7 @@ def test_a_named_backend_is_taken_without_asking_the_engine(tmp_path: Path, aske
     def never() -> Engine:
         raise AssertionError("the engine was asked")
 
-    got = choose(asked, {}, tmp_path, engine=never)
+    got = choose(asked, {}, tmp_path, Toys, engine=never)
     assert got.backend.name == asked
     assert f"--backend {asked}" in got.why
 

@@ -1,0 +1,127 @@
+"""A real engine for the tests of this folder, and a tiny image with what a worker needs."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import platformdirs
+import private_engine
+import pytest
+from private_engine import PrivateEngine
+
+from matrix.environments.bundle import Bundle
+from matrix.execution.archives import Entry, folder_entries, pack
+from matrix.execution.container import Plan
+from matrix.execution.engine import Engine
+from matrix.execution.volumes import Volumes
+
+NUMPY = "numpy==2.3.5"
+TINY_TAG = "framework-matrix-test-tiny:1"
+PYTHON = "/usr/bin/python3"
+MIB = 1 << 20
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """One engine is one resource: with several test processes they share one of them."""
+    for item in items:
+        if "tests/engine" in item.path.as_posix():
+            item.add_marker(pytest.mark.xdist_group("engine"))
+
+
+@pytest.fixture(scope="session")
+def private() -> Iterator[PrivateEngine]:
+    """An engine of our own, with the base image."""
+    if why := private_engine.missing():
+        pytest.skip(why)
+    # Sockets have short paths, and pytest's own folders long ones.
+    folder = Path(tempfile.mkdtemp(prefix="fmx-engine-"))
+    engine = PrivateEngine(folder)
+    try:
+        engine.start()
+        engine.load_base()
+        yield engine
+    finally:
+        engine.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def client(private: PrivateEngine) -> Iterator[docker.DockerClient]:
+    with private.client() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def tiny(private: PrivateEngine) -> str:
+    """The id of an image with Python and NumPy and nothing else."""
+    return make_tiny(private)
+
+
+def make_tiny(private: PrivateEngine) -> str:
+    with private.client() as client:
+        context = [
+            Entry("Dockerfile", f"FROM {private_engine.BASE_TAG}\nCOPY packages /usr/lib/python3/dist-packages\n".encode()),
+            *folder_entries(_numpy(), "packages/"),
+        ]
+        client.images.build(fileobj=io.BytesIO(b"".join(pack(context))), custom_context=True, tag=TINY_TAG, rm=True)
+        return str(client.images.get(TINY_TAG).id)
+
+
+def _numpy() -> Path:
+    """NumPy for the base image's Python, unpacked; downloaded once by the user's own pip."""
+    folder = platformdirs.user_cache_path("framework-matrix-tests") / NUMPY.replace("==", "-")
+    if not folder.exists():
+        wheels = Path(tempfile.mkdtemp())
+        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
+        command += ["--python-version=3.11", "--platform=manylinux_2_28_x86_64", "--platform=manylinux_2_27_x86_64"]
+        command += ["--platform=manylinux2014_x86_64", "-d", str(wheels), NUMPY]
+        subprocess.run(command, check=True)
+        (wheel,) = wheels.glob("*.whl")
+        zipfile.ZipFile(wheel).extractall(wheels / "out")
+        (wheels / "out").rename(folder)
+        shutil.rmtree(wheels)
+    return folder
+
+
+@pytest.fixture
+def engine(client: docker.DockerClient) -> Engine:
+    return Engine(client, back_s=20)
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def volumes(engine: Engine, home: Path) -> Volumes:
+    return Volumes(engine, home, "test")
+
+
+@pytest.fixture(scope="session")
+def plan(tiny: str, home: Path) -> Plan:
+    """How containers of the tiny image are made."""
+    adapter = Path(__file__).with_name("toy_adapter")
+    return Plan(image=tiny, python=PYTHON, worker=Bundle(home, [adapter]).stage(), run="test", memory_bytes=256 * MIB)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever a test provokes, no container and no anonymous volume stays behind."""
+    yield
+    if "private" not in request.fixturenames:
+        return
+    private: PrivateEngine = request.getfixturevalue("private")
+    with private.client() as client:
+        left = client.containers.list(all=True)
+        volumes = [v.name for v in client.volumes.list() if not v.name.startswith("framework-matrix-")]
+    assert [c.name for c in left] == []
+    assert volumes == []
