@@ -24,6 +24,7 @@ COMMANDS = {
     "plan": "show the cells, what cannot run and why, and what it would cost; runs nothing",
     "run": "build environments, run every cell, print the matrix, write the reports",
     "report": "show stored runs as table, markdown, html, csv, json, junit or svg",
+    "catalog": "list the frameworks, versions, models and hardware that a sweep can name",
     "query": "ask stored runs in SQL: tables runs, cells and metrics",
     "images": "list, build and remove the container images",
     "doctor": "say what this machine offers and what would spoil a measurement",

@@ -288,7 +288,7 @@ class ModelEntry(Entry):
             build=_merge(self.build, self.tiny.model_extra or {}),
             inputs={k: InputEntry.model_validate(v) for k, v in inputs.items()},
             outputs=self.outputs,
-            cost=ModelCost(parameters_m=0.1, disk_mb=5, make_s=6, call_ms=2),
+            cost=ModelCost(disk_mb=5, make_s=6, call_ms=2),
             seed=self.seed,
             sequence=self.tiny.sequence or self.sequence,
             max_sequence=self.tiny.max_sequence or self.max_sequence,

@@ -133,6 +133,18 @@ def test_sql_cannot_read_other_files(results: Path, capsys: pytest.CaptureFixtur
     assert "root:" not in err
 
 
+def test_the_catalog_lists_what_a_sweep_can_name(capsys: pytest.CaptureFixture[str]) -> None:
+    names = json.loads(said(capsys, "catalog", "--json")[1])
+    assert {f["framework"] for f in names["frameworks"]} >= {
+        "pytorch",
+        "tensorflow",
+        "onnxruntime",
+        "tensorrt",
+    }
+    assert {"distilbert", "distilbert_tiny"} <= {m["model"] for m in names["models"]}
+    assert "quick" in said(capsys, "catalog")[1]
+
+
 def test_clean_lists_and_removes_nothing_unless_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
