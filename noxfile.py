@@ -56,7 +56,7 @@ def tests(session: nox.Session) -> None:
     """Run the whole test suite; quick ones only: nox -s tests -- -m "not real"."""
     _install(session, "test")
     # A framework takes up to 2 GB: no more than four at once, however many cores there are.
-    _run(session, "pytest", "-n", "auto", "--maxprocesses", "4", "--dist", "worksteal", *session.posargs)
+    _run(session, "pytest", "-n", "auto", "--maxprocesses", "4", "--dist", "loadgroup", *session.posargs)
 
 
 @nox.session

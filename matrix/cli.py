@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import io
 import os
 import signal
 import sys
@@ -23,6 +24,7 @@ COMMANDS = {
     "plan": "show the cells, what cannot run and why, and what it would cost; runs nothing",
     "run": "build environments, run every cell, print the matrix, write the reports",
     "report": "show stored runs as table, markdown, html, csv, json, junit or svg",
+    "catalog": "list the frameworks, versions, models and hardware that a sweep can name",
     "query": "ask stored runs in SQL: tables runs, cells and metrics",
     "images": "list, build and remove the container images",
     "doctor": "say what this machine offers and what would spoil a measurement",
@@ -36,7 +38,7 @@ configuration, nothing was run; 3 the run could not be completed; 130 interrupte
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code; never raises for a user's mistake."""
-    _open_closed_streams()
+    _prepare_streams()
     try:
         return _run(list(sys.argv[1:] if arguments is None else arguments))
     except MatrixError as error:
@@ -74,11 +76,14 @@ def _complain(text: str) -> None:
         print(f"matrix: {text}", file=sys.stderr, flush=True)
 
 
-def _open_closed_streams() -> None:
-    """`matrix run >&-`: Python has no stream then, and the first print would fail."""
+def _prepare_streams() -> None:
+    """No print may fail: not after `>&-` (Python has no stream then), nor for what ASCII lacks."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _discard_output() -> None:

@@ -9,6 +9,8 @@ framework; ten thousand cells take a fraction of a second.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 import operator
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -21,6 +23,11 @@ from matrix.estimate import Estimate, estimate
 from matrix.records import Cell, Environment, Workload
 from matrix.select import FIELDS, Selector, hints, selector
 from matrix_adapters.protocol import Reason, State
+
+#: more than that is a mistake: it would run for weeks
+MOST_CELLS = 100_000
+#: threads per usable CPU that are still run
+MOST_PER_CPU = 8
 
 
 class HardwareFound(Protocol):
@@ -67,7 +74,13 @@ def make_plan(
     wrong `select`, and for one that chooses no cell.
     """
     threads = usable_threads or _visible_cpus()
-    cells = [_with_rules(cell, config) for cell in _cells(config, catalog, hardware, threads)]
+    planned = itertools.islice(_cells(config, catalog, hardware, threads), MOST_CELLS + 1)
+    cells = [_with_rules(cell, config) for cell in planned]
+    if len(cells) > MOST_CELLS:
+        raise UsageError(
+            f"{config.name}: more than {MOST_CELLS:,} cells, as all combinations are planned: "
+            "give fewer values of batch, sequence, threads or variants"
+        )
     chosen = _select(cells, selector(select)) if select else cells
     runnable = [cell for cell in chosen if cell.state is None]
     subjects = {cell.workload.subject for cell in chosen}
@@ -115,8 +128,9 @@ def _cells(
     seen: set[tuple[Environment, Workload]] = set()
     for model in config.models:
         for batch, sequence, precision, count in _points(config, model, threads):
+            crowded = _crowded(count, threads)
             for column in columns:
-                verdict = column.verdict(model, batch, sequence, precision)
+                verdict = column.verdict(model, batch, sequence, precision) or crowded
                 state, reason = verdict or (None, None)
                 for variant in column.variants:
                     workload = Workload(
@@ -136,16 +150,12 @@ def _cells(
                         )
 
 
-def _points(config: SweepConfig, model: ModelEntry, threads: int) -> list[tuple[int, int | None, str, int]]:
+def _points(
+    config: SweepConfig, model: ModelEntry, threads: int
+) -> Iterator[tuple[int, int | None, str, int]]:
     """(batch, sequence, precision, threads) of one model, in order, each once."""
     counts = dict.fromkeys(threads if t == ALL else t for t in config.threads)
-    return [
-        (batch, sequence, precision, count)
-        for batch in config.batch
-        for sequence in sequences(model, config.sequence)
-        for precision in config.precisions
-        for count in counts
-    ]
+    return itertools.product(config.batch, sequences(model, config.sequence), config.precisions, counts)
 
 
 class _Column:
@@ -194,6 +204,15 @@ class _Column:
             return _unsupported("needs_checkpoint", text)
         limit = _beyond(model, batch, sequence)
         return _unsupported("shape", limit) if limit else self.absent
+
+
+@functools.cache
+def _crowded(count: int, usable: int) -> _Verdict:
+    """Some more threads than CPUs is a question to be measured (and flagged); thousands stop the machine."""
+    if count <= MOST_PER_CPU * usable:
+        return None
+    text = f"{count} threads were asked, {usable} are usable here: more than {MOST_PER_CPU} a CPU are not run"
+    return (State.UNAVAILABLE, Reason(code="threads", text=text))
 
 
 def _beyond(model: ModelEntry, batch: int, sequence: int | None) -> str:

@@ -56,7 +56,8 @@ JOIN runs ON runs.file = line.filename
 """
 _METRICS = """
 CREATE TABLE metrics AS
-SELECT run, id AS cell, label, framework, environments.version, model, state, entry.key AS metric,
+SELECT run, id AS cell, label, environments.environment, framework, environments.version, hardware, model,
+       batch, sequence, precision, threads, variant, state, entry.key AS metric,
        entry.value.value, entry.value.unit, entry.value.low, entry.value.high, coalesce(entry.value.n, 1) AS n
 FROM (SELECT *, unnest(map_entries(metrics)) AS entry FROM cells) AS environments
 """
@@ -75,7 +76,8 @@ def query(runs: Sequence[Path], sql: str) -> Answer:
 
     `runs`: run, name, created, sweep, outcome, backend, seed, version, machine (an identity), folder.
     `cells`: run, id, label, framework, version, hardware, model, batch, precision, threads, state, flags, ...
-    `metrics`: run, cell, label, framework, version, model, state, metric, value, unit, low, high, n.
+    `metrics`: run, cell (the id in `cells`), the same fields of environment and workload, state, metric,
+    value, unit, low, high, n.
     """
     import duckdb
 

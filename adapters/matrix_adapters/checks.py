@@ -112,7 +112,8 @@ def _contended(task: Task, launch: Launch) -> list[Flag]:
     computed = launch.sampling.get("cpu_share", 0.0)
     if waited > WAIT_SHARE and not (task.threads == 1 and computed >= 1 - WAIT_SHARE):
         text = (
-            f"tasks waited for a CPU {waited:.0%} of the steady phase, this one computed {computed:.0%} of it"
+            f"for {waited:.0%} of the steady phase some task was waiting for a CPU; "
+            f"this one was computing for {computed:.0%} of it"
         )
         found.append(Flag(code="contended", text=text))
     stolen = _growth(launch.probes, "steal_s") / seconds

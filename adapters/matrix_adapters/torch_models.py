@@ -134,6 +134,13 @@ def _open_timm(
     if spec.task != "image-classification":
         raise Unsupported(f"timm models are image classifiers, the task is {spec.task!r}")
     timm = import_timm()
+    # What create_model itself takes: a pickle to open (checkpoint_path), a model from elsewhere.
+    taken = sorted(
+        config.get("model_args", {}).keys() & inspect.signature(timm.create_model).parameters.keys()
+    )
+    if taken or ":" in str(config["architecture"]):
+        what = f"model_args.{taken[0]}" if taken else f"the architecture {config['architecture']!r}"
+        raise Unsupported(f"{folder / 'config.json'}: {what} could load what is not in the folder")
     try:
         model = timm.create_model(
             config["architecture"],

@@ -93,9 +93,14 @@ def read_contents(folder: Path) -> dict[str, Any] | None:
     """`{"files": {name: {"sha256", "bytes"}}, "facts": {...}}`; None where that is missing or torn."""
     try:
         contents = json.loads((folder / CONTENTS_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
-    return contents if isinstance(contents, dict) and {"files", "facts"} <= contents.keys() else None
+    if not isinstance(contents, dict) or not isinstance(contents.get("facts"), dict):
+        return None
+    files = contents.get("files")
+    if not isinstance(files, dict) or not all(map(_is_entry, files, files.values())):
+        return None
+    return contents
 
 
 def files_hash(files: Mapping[str, Mapping[str, Any]]) -> str:
@@ -104,6 +109,17 @@ def files_hash(files: Mapping[str, Mapping[str, Any]]) -> str:
         return str(next(iter(files.values()))["sha256"])
     lines = "".join(f"{entry['sha256']}  {name}\n" for name, entry in sorted(files.items()))
     return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def _is_entry(name: str, entry: Any) -> bool:
+    """Whether a line of a description is one that `_describe` writes: a file below the folder."""
+    inside = not Path(name).is_absolute() and ".." not in Path(name).parts
+    return (
+        inside
+        and isinstance(entry, dict)
+        and isinstance(entry.get("bytes"), int)
+        and isinstance(entry.get("sha256"), str)
+    )
 
 
 def _describe(folder: Path, facts: Mapping[str, Any]) -> None:

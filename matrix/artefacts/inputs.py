@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -17,8 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
+from matrix.artefacts import checkpoint_folder
 from matrix.catalog.types import InputEntry, ModelEntry
+from matrix.errors import ConfigError
 from matrix_adapters.protocol import write_atomic
 
 INPUTS_FILE = "inputs.npz"
@@ -29,6 +33,9 @@ RAW_BITS: Mapping[str, str] = {"bfloat16": "uint16", "int4": "uint8", "uint4": "
 
 #: dtypes of which only whole numbers can be drawn -> the range where the entry gives none
 _DEFAULT_HIGH: Mapping[str, int] = {"string": 1000, "bool": 2}
+
+
+_SHARE_OF_MEMORY = 4  # one input may take this part of it
 
 
 class InputProblem(ValueError):
@@ -71,7 +78,7 @@ def problems(model: ModelEntry, batch: int, sequence: int | None) -> list[str]:
     """
     config = model_config(model)
     found = []
-    longest = model.max_sequence or config.get("max_position_embeddings") or config.get("n_positions")
+    longest = model.max_sequence or checkpoint_folder.positions(config)
     if model.has_sequence and sequence is not None and longest and sequence > longest:
         found.append(f"sequence {sequence} is longer than {model.name} has positions for ({longest})")
     rows = _rows(config)
@@ -86,7 +93,7 @@ def problems(model: ModelEntry, batch: int, sequence: int | None) -> list[str]:
                         f"the model has rows 0..{limit - 1}"
                     )
             else:
-                resolve(name, entry, batch, sequence)
+                _check_size(name, resolve(name, entry, batch, sequence) or ())
                 if limit is not None and entry.distribution == "integers":
                     low, high = entry.low or 0, entry.high or 0
                     if low < 0 or high > limit:
@@ -98,12 +105,22 @@ def problems(model: ModelEntry, batch: int, sequence: int | None) -> list[str]:
     return found
 
 
+def _check_size(name: str, shape: tuple[int, ...]) -> None:
+    """Values are drawn as 8-byte numbers: more than the machine can hold would end the whole run."""
+    needed, most = 8 * math.prod(shape), psutil.virtual_memory().total // _SHARE_OF_MEMORY
+    if needed > most:
+        raise InputProblem(
+            f"input {name!r}: {list(shape)} would take {needed / 2**30:,.1f} GiB to make, "
+            f"this machine has room for {most / 2**30:,.1f}"
+        )
+
+
 def model_config(model: ModelEntry) -> dict[str, Any]:
     """The sizes the model was (or will be) built with; empty where nothing says them."""
     if model.path is not None and (model.path / "config.json").is_file():
         try:
-            config = json.loads((model.path / "config.json").read_text(encoding="utf-8"))
-        except ValueError:
+            config = checkpoint_folder.read_json(model.path / "config.json")
+        except ConfigError:
             return {}  # the folder's own check reports it
         return config if isinstance(config, dict) else {}
     return dict(model.build.get("config", {}))
@@ -179,8 +196,12 @@ def _array(name: str, entry: InputEntry, shape: tuple[int, ...] | None, seed: in
         return _from_file(name, entry, shape)
     if shape is None:  # resolve() has refused it
         raise InputProblem(f"input {name!r}: no shape")
+    _check_size(name, shape)
     random = np.random.Generator(np.random.PCG64([seed, zlib.crc32(name.encode())]))
-    values = _values(entry, shape, random)
+    try:
+        values = _values(entry, shape, random)
+    except (ValueError, OverflowError) as error:  # NumPy's own limits on ranges and shapes
+        raise InputProblem(f"input {name!r}: values cannot be made ({error})") from None
     if entry.dtype == "string":
         words: np.ndarray = np.char.add("w", values.astype(np.int64).astype(str))
         return words
@@ -193,7 +214,25 @@ def _array(name: str, entry: InputEntry, shape: tuple[int, ...] | None, seed: in
         dtype = np.dtype(entry.dtype)
     except TypeError:
         raise InputProblem(f"input {name!r}: there is no dtype {entry.dtype!r}") from None
-    return values.astype(dtype)
+    return _as_type(name, values, dtype)
+
+
+def _as_type(name: str, values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """`values` in the input's dtype. Raises InputProblem where that would wrap or overflow."""
+    if dtype.kind not in "fiub":
+        raise InputProblem(f"input {name!r}: values of type {dtype} cannot be made")
+    if dtype.kind in "iu" and values.size:
+        limits = np.iinfo(dtype)
+        if values.min() < limits.min or values.max() > limits.max:
+            raise InputProblem(
+                f"input {name!r}: values up to {values.max()} were asked, {dtype} holds "
+                f"{limits.min}..{limits.max}"
+            )
+    with np.errstate(over="ignore"):
+        made: np.ndarray = values.astype(dtype)
+    if dtype.kind == "f" and not np.isfinite(made).all():
+        raise InputProblem(f"input {name!r}: values were asked that {dtype} cannot hold")
+    return made
 
 
 def _values(entry: InputEntry, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
@@ -235,10 +274,12 @@ def _from_file(name: str, entry: InputEntry, shape: tuple[int, ...] | None) -> n
     if path is None:
         raise InputProblem(f"input {name!r}: no file")
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for, for ever
+            raise InputProblem(f"input {name!r}: {path} is no file")
         loaded = np.load(path, allow_pickle=False)
     except FileNotFoundError:
         raise InputProblem(f"input {name!r}: there is no file {path}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, EOFError, ValueError) as error:
         raise InputProblem(f"input {name!r}: {path} is not a plain .npy file ({error})") from None
     if not isinstance(loaded, np.ndarray):
         raise InputProblem(f"input {name!r}: {path} holds several arrays; give one .npy file per input")
@@ -265,6 +306,7 @@ def _within(name: str, path: Path, entry: InputEntry, array: np.ndarray) -> None
 def _rows(config: Mapping[str, Any]) -> dict[str, int]:
     """Input name -> rows of the table it indexes, as far as the config says."""
     named = {"input_ids": config.get("vocab_size"), "token_type_ids": config.get("type_vocab_size")}
-    if config.get("embedding_rows"):
-        named["sparse"] = min(config["embedding_rows"])
-    return {name: rows for name, rows in named.items() if isinstance(rows, int)}
+    if tables := checkpoint_folder.embedding_rows(config):
+        named["sparse"] = min(tables)
+    sizes = {name: checkpoint_folder.whole(rows, 0) for name, rows in named.items()}
+    return {name: rows for name, rows in sizes.items() if rows}

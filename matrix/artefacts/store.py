@@ -15,6 +15,7 @@ from typing import Any
 
 import matrix_adapters
 from matrix.artefacts import checkpoint_folder, inputs
+from matrix.artefacts import expected as expected_outputs
 from matrix.artefacts.content_cache import ContentCache, files_hash, read_contents
 from matrix.catalog.types import InputEntry, ModelEntry
 from matrix.errors import ConfigError
@@ -192,10 +193,11 @@ class ArtefactStore:
         path = _path(model)
         try:
             checkpoint_folder.read_config(path)
+            files = checkpoint_folder.weight_files(path)
         except ConfigError as refusal:
             text = f"model refused by safe loading: {refusal}"
             raise ArtefactFailed(Reason(code="model_refused", text=text)) from None
-        weights = self._hashed(sorted(path.glob("*.safetensors")))
+        weights = self._hashed(files)
         config = self._hashed([path / "config.json"])
         return _Source(
             spec=model.spec(),
@@ -275,8 +277,7 @@ class ArtefactStore:
         artefacts = {source.kind: str(source.path)}
         expected = None
         if model.expected is not None:
-            if not model.expected.is_file():
-                text = f"there is no file of expected outputs {model.expected}"
+            if text := expected_outputs.problem(model.expected, model.outputs):
                 raise ArtefactFailed(Reason(code="bad_expected", text=text))
             artefacts["expected"] = str(model.expected)
             expected = file_hash(model.expected)

@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from matrix_adapters.protocol import ModelSpec
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.\-]*$")]
+# A part of file names in the cache, and typed on command lines.
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.\-]*$", max_length=100)]
 Precision = Literal["fp32", "bf16", "fp16"]
 Count = Annotated[int, Field(ge=1)]
 Amount = Annotated[float, Field(ge=0)]
@@ -287,7 +288,7 @@ class ModelEntry(Entry):
             build=_merge(self.build, self.tiny.model_extra or {}),
             inputs={k: InputEntry.model_validate(v) for k, v in inputs.items()},
             outputs=self.outputs,
-            cost=ModelCost(parameters_m=0.1, disk_mb=5, make_s=6, call_ms=2),
+            cost=ModelCost(disk_mb=5, make_s=6, call_ms=2),
             seed=self.seed,
             sequence=self.tiny.sequence or self.sequence,
             max_sequence=self.tiny.max_sequence or self.max_sequence,

@@ -10,7 +10,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import TextIO
+from typing import IO, Any, TextIO, cast
 
 from matrix.report.plan_view import duration
 from matrix.sweep.observer import Observer, Progress, Silent
@@ -30,6 +30,25 @@ def observer_for(stream: TextIO, *, quiet: bool = False) -> Iterator[Observer]:
         observer.close()
 
 
+class _MayVanish:
+    """A terminal that may be closed at any time: the run goes on, or ends, without it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 class Live:
     """One status line that is redrawn in place, and a line that stays for each bad end."""
 
@@ -38,7 +57,7 @@ class Live:
         from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn
         from rich.progress import Progress as Bar
 
-        self._console = Console(file=stream)
+        self._console = Console(file=cast(IO[str], _MayVanish(stream)))
         self._bar = Bar(
             SpinnerColumn(),
             TextColumn("[bold]{task.fields[stage]}"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from pathlib import Path
+from typing import Any
 
 from matrix import paths
 from matrix.commands import shared
@@ -32,7 +34,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metric", action="append", default=[], metavar="ID", help="only this metric (repeatable)"
     )
-    parser.add_argument("--baseline", metavar="ENVIRONMENT", help="show every column as a ratio to this one")
+    parser.add_argument(
+        "--baseline", metavar="ENVIRONMENT", help="the column that ratios and geometric means refer to"
+    )
     parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of standard output")
     shared.add_results_argument(parser)
     parser.epilog = "example:\n  matrix report latest --format markdown --metric latency_ms -o matrix.md"
@@ -42,13 +46,17 @@ def execute(args: argparse.Namespace) -> int:
     """Print or write one view."""
     results = paths.results_dir(args.results)
     records: list[Record] = []
-    header, folder = {}, None
+    headers: list[dict[str, Any]] = []
+    folder = None
     for text in args.runs:
         run, environment = find_run_and_environment(results, text)
         records += _of_environment(records_of(StoredRun(run)), environment, text)
-        header, folder = read_header(run).model_dump(mode="json"), run
+        headers.append(read_header(run).model_dump(mode="json"))
+        folder = run
+    header = headers[-1]
     if len(args.runs) > 1:
         _refuse_clashes(records)
+        header = _joined(headers)
     style = Style() if args.output else Style.detect(sys.stdout)
     options = Options(metrics=args.metric, baseline=args.baseline, style=style, run_dir=folder)
     text = render(args.format, records, header, shared.load_catalog(), options)
@@ -56,6 +64,8 @@ def execute(args: argparse.Namespace) -> int:
         _write(paths.given(args.output, "-o"), text)
         print(f"wrote {args.output}", file=sys.stderr)
     else:
+        if args.format != "table" and isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")  # what a program or a browser reads, in any locale
         print(text, end="")
     return ExitCode.OK
 
@@ -80,6 +90,14 @@ def _write(target: Path, text: str) -> None:
             target.write_text(text, encoding="utf-8")
     else:
         durable.replace(target.resolve(), text)
+
+
+def _joined(headers: list[dict[str, Any]]) -> dict[str, Any]:
+    """One header for several runs: all their ids and warnings; what differs between them is left out."""
+    first = headers[0]
+    same = {key: value for key, value in first.items() if all(h.get(key) == value for h in headers)}
+    warnings = [warning for header in headers for warning in header.get("warnings", ())]
+    return {**same, "id": " + ".join(header["id"] for header in headers), "name": "", "warnings": warnings}
 
 
 def _refuse_clashes(records: list[Record]) -> None:

@@ -6,7 +6,8 @@ import argparse
 import functools
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from matrix import paths
 from matrix.artefacts.store import ArtefactStore
@@ -17,7 +18,7 @@ from matrix.config.sweep import SweepConfig, load_sweep, sweep_from_data
 from matrix.consolidate.stored import records_of
 from matrix.environments.base import Backend
 from matrix.environments.choose import Asked, Containers, choose
-from matrix.errors import UsageError
+from matrix.errors import ExitCode, StorageError, UsageError
 from matrix.estimate import artefact_environment
 from matrix.machine import fingerprint as machine
 from matrix.records import Environment, Record
@@ -30,7 +31,7 @@ from matrix.sweep.run import run_sweep
 from matrix.sweep.session import new_header
 from matrix_adapters.protocol import plain
 
-_DURATION = re.compile(r"(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s?)?", re.ASCII)
+_DURATION = re.compile(r"(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?", re.ASCII)
 _LONGEST_BUDGET_S = 366 * 86400
 
 
@@ -143,18 +144,31 @@ def _show(args: argparse.Namespace, outcome: SweepOutcome, store: RunStore, cata
     records: list[Record] = records_of(run)
     header = store.header.model_dump(mode="json")
     code = outcome.exit_code
-    reports = []
-    if outcome.error is None:
-        reports = write_all(store.folder, records, header, catalog)
+    reports: Sequence[Path] = []
+    problem = outcome.error
+    if problem is None:
+        try:
+            reports = write_all(store.folder, records, header, catalog)
+        except StorageError as full:  # what was measured is shown all the same
+            problem, code = full, ExitCode.INCOMPLETE
     options = Options(style=Style.detect(sys.stdout), reports=reports, run_dir=store.folder)
-    print(render("json" if args.json else "table", records, header, catalog, options), end="")
-    if outcome.error is not None:
-        print(f"matrix: {outcome.error}", file=sys.stderr)
+    text = render("json" if args.json else "table", records, header, catalog, options)
+    said = [f"matrix: {problem}"] if problem is not None else []
     if outcome.resume_command:
-        print(
-            f"matrix: {outcome.outcome.replace('_', ' ')}; continue with: {outcome.resume_command}",
-            file=sys.stderr,
-        )
+        how = outcome.outcome.replace("_", " ")
+        said.append(f"matrix: {how}; continue with: {outcome.resume_command}")
+    return _tell(text, said, code)
+
+
+def _tell(text: str, said: Sequence[str], code: int) -> int:
+    """Print what a run has to say. A reader that is gone hides no failure of the run."""
+    try:
+        for line in said:
+            print(line, file=sys.stderr, flush=True)
+        print(text, end="", flush=True)
+    except OSError:
+        if code == ExitCode.OK:
+            raise
     return code
 
 
@@ -166,7 +180,7 @@ def seed(text: str) -> int:
 
 
 def duration(text: str) -> float:
-    """Seconds of `90s`, `20m`, `1h30m` or a bare number. Raises ArgumentTypeError."""
+    """Seconds of `90s`, `20m` or `1h30m`; a bare number could mean either. Raises ArgumentTypeError."""
     found = _DURATION.fullmatch(text.strip())
     seconds = (
         sum(int(part or 0) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True))

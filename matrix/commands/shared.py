@@ -33,7 +33,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--select",
         metavar="EXPR",
-        help='only the cells for which this holds, e.g. \'model == "gpt2" and framework != "tensorflow"\'',
+        help="only the cells for which this holds, e.g. 'model == \"resnet50\" and batch == 1'",
     )
 
 

@@ -72,8 +72,8 @@ def _framework(checker: Checker, loc: Loc, entry: Any, catalog: Catalog) -> None
     if not isinstance(entry, Mapping):
         return
     for at, version in _items(entry, loc, "versions"):
-        if isinstance(version, str) and not _VERSION.fullmatch(version):
-            checker.add(at, f'{version!r} is not a version, such as "{framework.default_version}"')
+        if isinstance(version, str) and not (len(version) <= 64 and _VERSION.fullmatch(version)):
+            checker.add(at, f'{version[:64]!r} is not a version, such as "{framework.default_version}"')
     for at, variant in _items(entry, loc, "variants"):
         if isinstance(variant, str) and variant not in framework.variants:
             hint = _nearest(variant, framework.variants, {})
@@ -117,8 +117,15 @@ def _paths(checker: Checker, loc: Loc, entry: Mapping[str, Any], folder: Path) -
 
 
 def _exists(checker: Checker, loc: Loc, value: Any, folder: Path) -> None:
-    if isinstance(value, str) and not absolute(Path(value), folder).exists():
-        checker.add(loc, f"there is no {absolute(Path(value), folder)}")
+    if not isinstance(value, str):
+        return
+    try:
+        path = absolute(Path(value), folder)
+    except UsageError as error:
+        checker.add(loc, str(error))
+    else:
+        if not path.exists():
+            checker.add(loc, f"there is no {path}")
 
 
 def _rule(checker: Checker, loc: Loc, rule: Any) -> None:

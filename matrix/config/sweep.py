@@ -43,6 +43,8 @@ _T = TypeVar("_T")
 AUTO = "auto"  # hardware: the cpu, and every accelerator found
 ALL: Literal["all"] = "all"  # threads: as many as the machine lets us use
 _WORKER = Measure()
+_Samples = Annotated[int, Field(ge=1, le=1_000_000)]  # each takes 32 bytes of the worker's memory
+_Seconds = Annotated[float, Field(gt=0, le=1_000_000)]
 
 
 class FrameworkChoice(Entry):
@@ -57,13 +59,15 @@ class FrameworkChoice(Entry):
 class MeasureChoice(Entry):
     """How much is measured. Times in seconds; the defaults are the worker's own."""
 
-    launches: Count = Field(default=3, description="fresh processes per cell, one in each block")
-    samples: Count = Field(default=_WORKER.samples, description="timed samples in each launch")
-    max_steady_s: Annotated[float, Field(gt=0)] = _WORKER.max_steady_s
-    min_samples: Count = _WORKER.min_samples
-    warmup_calls: Count = _WORKER.warmup_calls
-    max_warmup_s: Annotated[float, Field(gt=0)] = _WORKER.max_warmup_s
-    min_sample_s: Annotated[float, Field(gt=0)] = _WORKER.min_sample_s
+    launches: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=3, description="fresh processes per cell, one in each block"
+    )
+    samples: _Samples = Field(default=_WORKER.samples, description="timed samples in each launch")
+    max_steady_s: _Seconds = _WORKER.max_steady_s
+    min_samples: _Samples = _WORKER.min_samples
+    warmup_calls: _Samples = _WORKER.warmup_calls
+    max_warmup_s: _Seconds = _WORKER.max_warmup_s
+    min_sample_s: _Seconds = _WORKER.min_sample_s
 
     def worker(self) -> Measure:
         """The part that goes to a worker."""
@@ -115,7 +119,7 @@ class SweepFile(Entry):
     sequence: list[Count] = Field(default=[], description="none: each model's own, or 128")
     threads: list[_Threads] = Field(default=[1], min_length=1, description="numbers, or `all`")
     measure: MeasureChoice = MeasureChoice()
-    timeout: Annotated[float, Field(gt=0)] = Field(default=600, description="seconds for one launch")
+    timeout: _Seconds = Field(default=600, description="seconds for one launch")
     seed: Annotated[int, Field(ge=0)] = Field(
         default=0, description="the random order of launches is made from it"
     )
@@ -182,7 +186,14 @@ def _resolve(document: Document, folder: Path, catalog: Catalog) -> SweepConfig:
         checker.finish()
         raise AssertionError("a sweep that is not valid has problems")
     sweep = sweep.model_copy(
-        update={"models": [m.absolute(folder) if isinstance(m, UserModel) else m for m in sweep.models]}
+        update={
+            "models": [
+                m.absolute(folder)
+                if isinstance(m, UserModel) and not checker.has_problem(("models", i))
+                else m
+                for i, m in enumerate(sweep.models)
+            ]
+        }
     )
     models = _models(checker, sweep, catalog)
     checker.finish()
@@ -218,6 +229,7 @@ def _models(checker: Checker, sweep: SweepFile, catalog: Catalog) -> tuple[Model
         if entry is not None:
             models[entry.name] = entry
             _check_inputs(checker, (*loc, "inputs"), entry, sweep)
+            _check_expected(checker, (*loc, "expected"), entry)
     return tuple(models.values())
 
 
@@ -231,6 +243,13 @@ def _check_inputs(checker: Checker, loc: Loc, model: ModelEntry, sweep: SweepFil
         for sequence in fitting:
             for text in problems(model, batch, sequence):
                 checker.also(loc, text)
+
+
+def _check_expected(checker: Checker, loc: Loc, model: ModelEntry) -> None:
+    from matrix.artefacts import expected  # NumPy: only for a user's own model
+
+    if model.expected is not None and (text := expected.problem(model.expected, model.outputs)):
+        checker.add(loc, text)
 
 
 def sequences(model: ModelEntry, asked: Iterable[int]) -> tuple[int | None, ...]:

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 from matrix.artefacts import checkpoint_folder
 from matrix.catalog.types import Count, Entry, File, InputEntry, ModelCost, ModelEntry, Name, Tolerance
 from matrix.errors import ConfigError
+from matrix.paths import given
 from matrix.strict_yaml.located import Checker, did_you_mean
 from matrix.strict_yaml.source import Loc
 
@@ -52,7 +53,7 @@ class UserModel(Entry):
         default=None, description=".npz of outputs, in place of the float64 reference"
     )
     tolerance: Tolerance | None = None
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0)] = 0
     sequence: Count | None = None
     max_sequence: Count | None = None
     max_batch: Count | None = None
@@ -79,8 +80,12 @@ class UserModel(Entry):
 
 
 def absolute(path: Path, folder: Path) -> Path:
-    """`path` as the user meant it: relative to the file that names it, `~` is the home folder."""
-    return (folder / path.expanduser()).resolve()
+    """`path` as the user meant it: relative to the file that names it, `~` is the home folder.
+
+    Raises UsageError for what no system call takes.
+    """
+    from_home = str(path).startswith("~")
+    return given(path if from_home else folder / path, "this").resolve()
 
 
 def resolve(

@@ -78,7 +78,9 @@ def _opened(path: Path) -> IO[bytes]:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path.open("ab")
     except OSError as error:
-        raise StorageError(f"{path}: {error.strerror}") from None
+        raise StorageError(
+            f"{path} cannot be written: {error.strerror}. Set FRAMEWORK_MATRIX_HOME to a folder that can be."
+        ) from None
 
 
 def _acquire(

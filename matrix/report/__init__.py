@@ -55,6 +55,8 @@ def render(
     """The records in one format. Raises UsageError for an unknown format, metric or baseline."""
     options = options or Options()
     view = _VIEWS.get(report_format)
+    if options.metrics and report_format in ("csv", "json"):
+        records = [_only(record, options.metrics, catalog) for record in records]
     if view is None:
         raise UsageError(f"no report format is called {report_format!r}; there are {', '.join(FORMATS)}")
     return view(records, header, catalog, options)
@@ -74,6 +76,20 @@ def write_all(
             durable.replace(folder / file, render(name, records, header, catalog, options))
             written.append(folder / file)
     return written
+
+
+def _only(record: Record, metrics: Sequence[str], catalog: Catalog) -> Record:
+    """The record with these metrics alone. Raises UsageError for one that the registry does not know."""
+    from matrix.report.metrics import metric
+
+    for name in metrics:
+        metric(catalog, name)
+    return record.model_copy(
+        update={
+            "metrics": {name: value for name, value in record.metrics.items() if name in metrics},
+            "absent": {name: why for name, why in record.absent.items() if name in metrics},
+        }
+    )
 
 
 Records = Sequence[Record]

@@ -134,12 +134,17 @@ def headline(table: MatrixTable) -> list[str]:
         leads.update(marks)
     if not contested:
         return [f"No row has two cells whose {name} may be compared."]
-    winner, won = leads.most_common(1)[0]
     word = "lowest" if table.metric.better == "lower" else "highest"
-    rows = f"{contested} compared row{'' if contested == 1 else 's'}"
-    said = [f"{table.columns[winner].label} has the {word} {name} in {won} of {rows}"]
+    rows = "the one compared row" if contested == 1 else f"{contested} compared rows"
+    wins = [f"{table.columns[i].label} in {won}" for i, won in leads.most_common()]
+    if len(wins) == 1:
+        every = "" if contested == 1 else "all "
+        said = [f"{table.columns[next(iter(leads))].label} has the {word} {name} in {every}{rows}"]
+    else:
+        said = [f"The {word} {name} of {rows}: {', '.join(wins)}"]
     if close:
-        said[0] += f"; in {close} of them the ranges over launches overlap, so the order may be chance"
+        where = "there" if contested == 1 else f"in {close} of the {contested}"
+        said[0] += f"; {where} the ranges over launches overlap, so the order may be chance"
     said[0] += "."
     others = [
         f"{table.columns[i].label} {ratio(s.geomean)}"

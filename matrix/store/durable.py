@@ -144,6 +144,6 @@ def _line_start(stream: Any, end: int) -> int:
 def _is_json(line: bytes) -> bool:
     try:
         json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True

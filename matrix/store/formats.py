@@ -40,6 +40,7 @@ class RunHeader(Model):
     measure: Mapping[str, Any] = Field(default_factory=dict)  # the same with every default filled in
     seed: int
     blocks: int = 1  # timed launches planned for each cell
+    planned: int | None = None  # cells in plan.jsonl: exactly so many are reported
     backend: str = ""
     backend_why: str = ""
     machine: Mapping[str, Any] = Field(default_factory=dict)

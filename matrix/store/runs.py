@@ -70,20 +70,31 @@ class StoredRun:
         return self.header.id
 
     def cells(self) -> tuple[Cell, ...]:
-        """The plan: exactly one entry for each cell that has to be reported."""
-        return tuple(
-            _cell(data, f"{self.folder / PLAN_FILE}:{n}") for n, data in _lines(self.folder / PLAN_FILE)
-        )
+        """The plan: exactly one entry for each cell that has to be reported.
+
+        Raises StorageError where the file lost or gained some: a cell must not vanish.
+        """
+        path = self.folder / PLAN_FILE
+        cells = tuple(_cell(data, f"{path}:{n}") for n, data in _lines(path))
+        planned, distinct = self.header.planned, len({cell.id for cell in cells})
+        if distinct != len(cells) or planned not in (None, len(cells)):
+            raise StorageError(
+                f"{path} is damaged: {planned if planned is not None else distinct} cells were planned, "
+                f"it holds {len(cells)}"
+            )
+        return cells
 
     def attempts(self) -> Attempts:
         """Where in the file each attempt is; launches are read by cell, when they are asked for."""
         return Attempts(self.folder / ATTEMPTS_FILE)
 
     def is_consolidated(self) -> bool:
-        """Whether cells.jsonl holds all that attempts.jsonl does."""
-        attempts = self.folder / ATTEMPTS_FILE
+        """Whether cells.jsonl holds all that attempts.jsonl does, for every planned cell."""
+        attempts, cells = self.folder / ATTEMPTS_FILE, self.folder / CELLS_FILE
         size = attempts.stat().st_size if attempts.exists() else 0
-        return (self.folder / CELLS_FILE).is_file() and self.header.consolidated_bytes == size
+        if not cells.is_file() or self.header.consolidated_bytes != size:
+            return False
+        return self.header.planned in (None, _count_lines(cells))
 
     def stored_records(self) -> Iterator[Record]:
         """The lines of cells.jsonl, whatever was added to the run since."""
@@ -96,11 +107,14 @@ class StoredRun:
         if launch.samples is None:
             return {}
         path = self.folder / launch.samples
+        if not path.resolve().is_relative_to(self.folder.resolve()):
+            raise StorageError(f"{path} is not in the run's folder")
         try:
             with np.load(path, allow_pickle=False) as archive:
                 return {name: archive[name] for name in archive.files}
         except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise StorageError(f"{path} cannot be read: {error}") from error
+            why = "it holds no arrays" if "pickle" in str(error) else str(error)  # NumPy says: allow it
+            raise StorageError(f"{path} cannot be read: {why}") from error
 
 
 class Attempts:
@@ -159,6 +173,7 @@ class RunStore:
     def create(cls, results: Path, header: RunHeader, cells: Sequence[Cell]) -> RunStore:
         """Make the folder of a new run. Raises StorageError."""
         folder = results / header.id
+        header = header.model_copy(update={"planned": len(cells)})
         with durable.storage(folder):
             folder.mkdir(parents=True)
         lock = _lock(folder)
@@ -172,8 +187,9 @@ class RunStore:
 
     @classmethod
     def open(cls, folder: Path) -> RunStore:
-        """Open a run to go on with it. Raises RunLocked, StorageError."""
+        """Open a run to go on with it. Raises RunLocked, StorageError (also for a damaged plan)."""
         header = read_header(folder)
+        StoredRun(folder).cells()
         lock = _lock(folder)
         try:
             return cls(folder, header, lock)
@@ -277,7 +293,7 @@ def read_header(folder: Path) -> RunHeader:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StorageError(f"{path} is damaged: {error}") from error
     return _validate(RunHeader, data, str(path))
 
@@ -333,13 +349,18 @@ def _lines_with_length(path: Path) -> Iterator[tuple[int, Any, int]]:
         for number, line in lines:
             try:
                 data = json.loads(line) if line.endswith(b"\n") else None
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 if next(lines, None) is None:
                     return
                 raise StorageError(f"{path}:{number} is damaged: {error}") from None
             if data is None:
                 return
             yield number, data, len(line)
+
+
+def _count_lines(path: Path) -> int:
+    with path.open("rb") as stream:
+        return sum(1 for _ in stream)
 
 
 def _attempt(data: Any, where: str) -> Attempt:

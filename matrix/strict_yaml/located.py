@@ -88,12 +88,25 @@ class Checker:
         if kind == "literal_error":
             words = [w.strip("'") for w in str(context.get("expected", "")).replace(" or ", ", ").split(", ")]
             return f"{shown} is not one of {', '.join(words)}{did_you_mean(str(given), words)}"
+        if kind in _RULES:
+            limits = {n: int(v) if isinstance(v, float) and v.is_integer() else v for n, v in context.items()}
+            return f"{_RULES[kind].format(**limits)}, got {shown[:80]}"
         if kind == "value_error":
             return str(context.get("error", details["msg"]))
         message = str(details["msg"])
         return f"{message[:1].lower()}{message[1:]}, got {shown}"
 
 
+#: pydantic's rules in the words of the file; {…} are its own parameters
+_RULES = {
+    "greater_than_equal": "at least {ge} is needed",
+    "greater_than": "more than {gt} is needed",
+    "less_than_equal": "at most {le} is possible",
+    "too_short": "at least one entry is needed",
+    "string_too_short": "text is needed",
+    "string_too_long": "at most {max_length} characters are possible",
+    "string_pattern_mismatch": "letters, digits, '.', '_' and '-' are possible, a letter or digit first",
+}
 _WANTED = {
     "string_type": "text",
     "int_type": "a whole number",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import os
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
@@ -44,11 +45,12 @@ class SweepOutcome:
         """What continues this run when typed where it was begun; empty when it is complete."""
         if self.outcome == "complete":
             return ""
+        run = "nox -s matrix --" if "NOX_CURRENT_SESSION" in os.environ else "matrix run"
         results = self.folder.parent
         with contextlib.suppress(UsageError):  # the current folder may be gone
             if results == results_dir():
-                return f"matrix run --resume {self.run}"
-        return f"matrix run --resume {self.run} --results {shlex.quote(str(results))}"
+                return f"{run} --resume {self.run}"
+        return f"{run} --resume {self.run} --results {shlex.quote(str(results))}"
 
 
 def exit_code(outcome: Outcome, cells: Iterable[CellEnd]) -> ExitCode:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from matrix.catalog.types import Catalog
@@ -113,6 +113,7 @@ class _Sweep:
         self._stop, self._interrupts, self._run_task = stop, interrupts, run_task
         cells = store.cells()
         self._runnable = [cell for cell in cells if cell.state is None]
+        _belong_to(cells, config, catalog)
         self._ledger = Ledger(cells, store.attempts.launches, store.header.blocks)
         self._models = {model.name: model for model in config.models}
         self._launcher = Launcher(
@@ -239,6 +240,16 @@ class _Sweep:
             )
         self._stop.check()
         self._store.update_header(null_adapter=cost)
+
+
+def _belong_to(cells: Iterable[Cell], config: SweepConfig, catalog: Catalog) -> None:
+    """Raises StorageError for a plan that is not this sweep's: files of two runs, or damaged ones."""
+    models = {model.name for model in config.models}
+    for cell in cells:
+        if cell.workload.subject not in models:
+            raise StorageError(f"the plan has a model {cell.workload.subject!r}, its sweep has none")
+        if cell.environment.framework not in catalog.frameworks:
+            raise StorageError(f"there is no framework {cell.environment.framework!r} any more")
 
 
 @contextlib.contextmanager

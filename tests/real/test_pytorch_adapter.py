@@ -126,6 +126,24 @@ def test_remote_code_is_refused_before_transformers_sees_the_folder(lab: ModelLa
     assert "auto_map" in result.reason.text
 
 
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        ({"model_args": {"checkpoint_path": "/tmp/weights.pth"}}, "model_args.checkpoint_path"),
+        ({"model_args": {"cache_dir": "/tmp"}}, "model_args.cache_dir"),
+        ({"architecture": "hf-hub:somebody/model"}, "hf-hub:somebody/model"),
+    ],
+)
+def test_a_timm_config_that_leads_out_of_its_folder_is_refused(
+    lab: ModelLab, load: Any, config: dict[str, Any], named: str
+) -> None:
+    entry = tiny("resnet50")
+    with lab.edited(entry, config=config) as folder:
+        result = load(folder, entry.spec())
+    assert result.state is State.UNSUPPORTED
+    assert named in result.reason.text
+
+
 def test_pickled_weights_are_refused_and_not_opened(lab: ModelLab, load: Any, tmp_path: Path) -> None:
     entry = tiny("distilbert")
     folder = tmp_path / "pickled"

@@ -190,6 +190,31 @@ def test_a_broken_checkpoint_is_made_again(tmp_path: Path, harm: str) -> None:
     assert weights.read_bytes() == good
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        '{"files": 5, "facts": {}}',
+        '{"files": {}, "facts": []}',
+        '{"files": {"made": 5}, "facts": {}}',
+        '{"files": {"made": {"bytes": "4", "sha256": 1}}, "facts": {}}',
+        '{"files": {"../outside": {"bytes": 1, "sha256": "x"}}, "facts": {}}',
+    ],
+    ids=lambda text: text[:40],
+)
+def test_a_folder_whose_description_says_nonsense_is_made_again(tmp_path: Path, text: str) -> None:
+    def make(folder: Path) -> tuple[int, dict[str, Any]]:
+        (folder / "made").write_text("anew")
+        return 0, {}
+
+    folder = ContentCache(tmp_path).get_or_make("kind", "name", ["key"], make)
+    (folder / "contents.json").write_text(text)
+    (folder / "made").write_text("old!")
+    again = ContentCache(tmp_path).get_or_make("kind", "name", ["key"], make)
+    assert again == folder
+    assert (folder / "made").read_text() == "anew"
+
+
 def test_the_worker_s_own_files_do_not_become_part_of_an_artefact(tmp_path: Path) -> None:
     made = ArtefactStore(tmp_path).prepare(entry(), workload(), {"checkpoint"}, FakeWorker())
     names = {p.name for p in made.paths["checkpoint"].iterdir()}

@@ -120,7 +120,7 @@ def test_the_default_version_of_hardware_is_one_that_its_build_lists() -> None:
             "better: less, across: mean}",
             "import_s",
         ),
-        ("tolerances.yaml", "least: 1.0e-5", "least: 0", "greater than 0"),
+        ("tolerances.yaml", "least: 1.0e-5", "least: 0", "more than 0 is needed"),
     ],
 )
 def test_a_wrong_entry_is_refused_with_its_file_and_key(

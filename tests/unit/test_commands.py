@@ -74,7 +74,7 @@ def test_a_users_mistake_is_a_message_with_a_hint_and_exit_code_2(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("text", ["0", "-5", "soon", "1h 3x", ""])
+@pytest.mark.parametrize("text", ["0", "5", "-5", "soon", "1h 3x", ""])
 def test_a_budget_that_is_no_duration_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["run", f"--budget={text}"])
@@ -131,6 +131,18 @@ def test_sql_cannot_read_other_files(results: Path, capsys: pytest.CaptureFixtur
     code, _, err = said(capsys, "query", "SELECT * FROM read_text('/etc/passwd')", "--results", str(results))
     assert code == ExitCode.USAGE
     assert "root:" not in err
+
+
+def test_the_catalog_lists_what_a_sweep_can_name(capsys: pytest.CaptureFixture[str]) -> None:
+    names = json.loads(said(capsys, "catalog", "--json")[1])
+    assert {f["framework"] for f in names["frameworks"]} >= {
+        "pytorch",
+        "tensorflow",
+        "onnxruntime",
+        "tensorrt",
+    }
+    assert {"distilbert", "distilbert_tiny"} <= {m["model"] for m in names["models"]}
+    assert "quick" in said(capsys, "catalog")[1]
 
 
 def test_clean_lists_and_removes_nothing_unless_asked(

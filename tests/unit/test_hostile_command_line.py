@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import argparse
+import errno
+import io
 import os
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from toy_sweep import ToySweep
 
 from matrix import cli
 from matrix.cli import main
-from matrix.errors import ExitCode, UsageError
+from matrix.commands import run
+from matrix.commands.progress import observer_for
+from matrix.commands.shared import load_catalog
+from matrix.errors import ExitCode, StorageError, UsageError
 from matrix.select import selector
+from matrix.store.runs import RunStore, StoredRun
+from matrix.sweep.observer import Progress
+from matrix_adapters.protocol import State
 
 LONG = "a" * 5000
 
@@ -173,3 +184,63 @@ def test_a_wrong_choice_of_an_option_gets_no_command_as_hint(capsys: pytest.Capt
 def test_resume_with_another_backend_is_refused(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--resume", "latest", "--backend", "docker", "--results", str(results)]) == 2
     assert "--backend docker" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["table", "markdown", "html", "csv", "json", "svg", "junit"])
+def test_every_format_prints_in_a_locale_that_knows_ascii_only(results: Path, kind: str) -> None:
+    line = [sys.executable, "-m", "matrix", "report", "--results", str(results), "--format", kind]
+    ascii_only = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = subprocess.run(line, capture_output=True, check=False, timeout=60, env=ascii_only)
+    assert (done.returncode, done.stderr) == (0, b"")
+    shown = done.stdout.decode("utf-8")
+    assert "good" in shown and (kind == "table" or "\\x" not in shown)
+
+
+def test_a_disk_that_is_full_when_reports_are_written_still_shows_the_matrix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> list[Path]:
+        raise StorageError("disk full at reports")
+
+    monkeypatch.setattr(run, "write_all", full)
+    sweep = ToySweep(tmp_path, models=["good"], launches=1)
+    outcome = sweep.run()
+    assert outcome.exit_code == ExitCode.OK
+    store = SimpleNamespace(
+        folder=outcome.folder, header=sweep.stored().header, reader=lambda: StoredRun(outcome.folder)
+    )
+    code = run._show(argparse.Namespace(json=False), outcome, cast(RunStore, store), load_catalog())
+    said = capsys.readouterr()
+    assert code == ExitCode.INCOMPLETE and "disk full at reports" in said.err
+    assert "1 ok" in said.out
+
+
+class Gone(io.StringIO):
+    """A terminal that was closed: every write fails as the kernel lets it fail."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, _text: str, /) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    def flush(self) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def test_progress_on_a_terminal_that_was_closed_ends_nothing(tmp_path: Path) -> None:
+    with observer_for(Gone()) as observer:
+        observer.say("something")
+        observer.show(Progress(stage="memory", label="x", done=1, total=2, state=State.FAILED, reason="y"))
+        outcome = ToySweep(tmp_path, models=["good"], launches=1).run(observer=observer)
+    assert outcome.exit_code == ExitCode.OK
+
+
+@pytest.mark.parametrize("code", [ExitCode.VERDICT, ExitCode.INTERRUPTED, ExitCode.INCOMPLETE])
+def test_a_reader_that_is_gone_hides_no_failure_of_the_run(
+    code: ExitCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Gone())
+    assert run._tell("the matrix", [], code) == code
+    with pytest.raises(OSError, match="Input/output"):
+        run._tell("the matrix", [], ExitCode.OK)

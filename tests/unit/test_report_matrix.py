@@ -277,3 +277,10 @@ def test_an_expected_failure_and_a_required_cell_say_so_in_their_reason() -> Non
     texts = [note.text for note in notes(records, table(records)).reasons]
     assert any("expected: shows a broken recipe" in text for text in texts)
     assert any("this cell is required" in text for text in texts)
+
+
+def test_the_headline_names_every_column_that_wins_a_row() -> None:
+    records = [*speeds([10.0, 10.0], "pytorch"), *speeds([5.0, 20.0], "onnxruntime")]
+    said = headline(table(records))[0]
+    assert said.startswith("The lowest latency (median) of 2 compared rows: ")
+    assert "PyTorch 2.13.0 cpu in 1" in said and "ONNX Runtime 1.32.0 cpu in 1" in said

@@ -86,7 +86,7 @@ geomean               1.37x  (1/2 ok)              1.00x  (2/2 ok)              
 thread
 
 6 cells: 3 ok, 1 incorrect, 2 unavailable.
-ONNX Runtime 1.32.0 cpu has the lowest latency (median) in 1 of 1 compared row.
+ONNX Runtime 1.32.0 cpu has the lowest latency (median) in the one compared row.
 Geometric mean of the ratio to ONNX Runtime 1.32.0 cpu, over the one row that all of them have: PyTorch 2.13.0
 cpu 1.37x.
 

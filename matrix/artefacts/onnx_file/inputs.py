@@ -185,10 +185,14 @@ def _check_indices(info: TensorInfo, entry: InputEntry, problems: list[str]) -> 
 def _check_file(info: TensorInfo, entry: InputEntry, problems: list[str]) -> list[int]:
     """The shape of the array in `entry.file`, checked against the file's type, shape and tables."""
     where = f"inputs.{info.name}.file"
+    if entry.file is not None and entry.file.exists() and not entry.file.is_file():
+        problems.append(f"{where}: {entry.file} is no file")  # a pipe would be waited for, for ever
+        return []
     try:
         array = np.load(str(entry.file), mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        problems.append(f"{where}: {entry.file} cannot be read as an array: {error}")
+    except (OSError, EOFError, ValueError) as error:
+        why = "it is no array, or one of Python objects" if "pickle" in str(error) else str(error)
+        problems.append(f"{where}: {entry.file} cannot be read as an array: {why}")
         return []
     if not isinstance(array, np.ndarray):
         problems.append(f"{where}: {entry.file} holds several arrays: give one .npy per input")

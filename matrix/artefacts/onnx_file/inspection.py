@@ -15,6 +15,8 @@ from matrix_adapters.protocol import file_hash
 
 #: protobuf cannot hold a longer message
 _LARGEST = 2**31 - 1
+#: operators that lead from an input to a table -> how many inputs they take
+_INPUTS = {"Cast": 1, "Gather": 2}
 
 
 def inspect(path: Path) -> OnnxFacts:
@@ -100,6 +102,10 @@ def _values(values: Iterable[Any], limits: dict[str, int]) -> dict[str, TensorIn
                 f"{value.name!r} is {(kind or 'of no type').removesuffix('_type')}: only tensors can be "
                 "given and compared",
             )
+        if value.name in found:
+            raise OnnxRefused(
+                "duplicate_name", f"the file has {value.name!r} twice among its inputs or outputs"
+            )
         tensor = value.type.tensor_type
         if tensor.elem_type not in onnx.TensorProto.DataType.values() or not tensor.elem_type:
             raise OnnxRefused("not_a_tensor", f"{value.name!r} has no element type")
@@ -133,7 +139,9 @@ def _index_limits(model: Any) -> dict[str, int]:
     origin = {value.name: value.name for value in model.graph.input}
     limits: dict[str, int] = {}
     for node in model.graph.node:
-        if node.op_type == "Cast" and node.input and node.input[0] in origin:
+        if len(node.input) < _INPUTS.get(node.op_type, 9) or not node.output:
+            continue  # not our concern, or broken: that is for the checker to say
+        if node.op_type == "Cast" and node.input[0] in origin:
             origin[node.output[0]] = origin[node.input[0]]
         axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
         if node.op_type == "Gather" and axis == 0 and node.input[0] in rows and node.input[1] in origin:

@@ -8,6 +8,7 @@ from typing import Any
 
 from matrix.artefacts.onnx_file.facts import OnnxRefused
 
+_LONGEST = 200  # no file system takes a longer name
 LFS_MARK = b"version https://git-lfs.github.com/spec/"
 
 
@@ -37,7 +38,7 @@ def is_pointer(path: Path) -> bool:
 
 
 def _size(folder: Path, location: str) -> int:
-    shown = f"external data {location!r}"
+    shown = f"external data {location[:80]!r}"
     windows = PureWindowsPath(location)
     if not location or "\0" in location:
         raise OnnxRefused("external_data_escapes", "a tensor's external data names no file")
@@ -53,7 +54,7 @@ def _size(folder: Path, location: str) -> int:
             f"{shown} leads out of the model's folder: only files inside it are read",
         )
     path = folder / location
-    if not path.exists():
+    if len(location) > _LONGEST or not path.exists():
         raise OnnxRefused(
             "external_data_missing", f"{shown} is missing: put the file into {folder}, beside the model"
         )
