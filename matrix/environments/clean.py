@@ -16,12 +16,13 @@ from typing import Literal
 
 from matrix.environments import installed, locks, ready
 
-Kind = Literal["environment", "artefact", "worker", "tool"]
+Kind = Literal["environment", "artefact", "worker", "tool", "wheels"]
 FOLDERS: dict[str, Kind] = {
     "environments": "environment",
     "artefacts": "artefact",
     "worker": "worker",
     "tools": "tool",
+    "wheels": "wheels",
 }
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tiny_wheels import make_wheel, toy_environment, toy_framework
 
 from matrix import catalog
-from matrix.environments import pip
+from matrix.environments import clean, locks, pip
 from matrix.environments.base import BuildFailed
 from matrix.environments.images import base, context, failures, index, labels, pins, shelf, sources, wheels
 from matrix.environments.images.base import BaseFacts
@@ -315,6 +315,19 @@ def test_a_package_that_does_not_exist_leaves_no_folder(shop: Path, job: Job) ->
         wheels.ensure(recipe, DEBIAN, job)
     assert caught.value.reason.code == "no_such_version"
     assert [p.name for p in (job.home / "wheels").iterdir() if p.is_dir()] == []
+
+
+def test_the_cache_lists_a_set_of_wheels_and_keeps_one_that_is_being_copied(shop: Path, job: Job) -> None:
+    make_wheel(shop, "toy")
+    framework = toy_framework()
+    folder, _ = wheels.ensure(recipe_for(framework, toy_environment(framework)), DEBIAN, job)
+    (item,) = clean.contents(job.home)
+    assert (item.kind, item.path) == ("wheels", folder)
+    stream = locks.shared(wheels.lock_of(folder))
+    assert [removal.kept for removal in clean.remove([item])] == ["a run uses it"]
+    locks.release(stream)
+    assert [removal.kept for removal in clean.remove([item])] == [""]
+    assert not folder.exists()
 
 
 def test_another_python_or_another_pin_is_another_set() -> None:

@@ -127,20 +127,21 @@ def ensure_image(
     log = folder / f"{environment.name}.log"
     job = Job(home=home, log=log, progress=progress, cancelled=cancelled, probe=probe or pip.IndexProbe())
     try:
-        parent = base.ensure(client, name, progress=progress, log=log)
-        facts = base.facts(client, parent, name, folder / "bases")
-        entries, notes = _context(source, recipe, facts, options, job)
-        key = context.key(entries, str(parent.id), _facts(recipe, environment))
-        wanted = _Wanted(
-            entries=entries,
-            base=name,
-            key=key,
-            tag=labels.tag(recipe.framework, recipe.version, environment.hardware, key),
-            offline=options.packages == "offline",
-        )
-        job = dataclasses.replace(job, log=folder / f"{key}.log")
-        image, reused = _find_or_build(client, wanted, options, job)
-        inside = _read_inside(client, image, folder / f"{key}.json")
+        with contextlib.ExitStack() as held:
+            parent = base.ensure(client, name, progress=progress, log=log)
+            facts = base.facts(client, parent, name, folder / "bases")
+            entries, notes = _context(source, recipe, facts, options, job, held=held)
+            key = context.key(entries, str(parent.id), _facts(recipe, environment))
+            wanted = _Wanted(
+                entries=entries,
+                base=name,
+                key=key,
+                tag=labels.tag(recipe.framework, recipe.version, environment.hardware, key),
+                offline=options.packages == "offline",
+            )
+            job = dataclasses.replace(job, log=folder / f"{key}.log")
+            image, reused = _find_or_build(client, wanted, options, job)
+            inside = _read_inside(client, image, folder / f"{key}.json")
     except failures.ENGINE_ERRORS as error:
         raise BuildFailed(failures.of_exception(error, silent_s=0, log=job.log), job.log) from error
     return BuiltImage(
@@ -198,9 +199,15 @@ class ImageBuilder:
 
 
 def _context(
-    source: sources.Source, recipe: Recipe, facts: base.BaseFacts, options: ImageOptions, job: Job
+    source: sources.Source,
+    recipe: Recipe,
+    facts: base.BaseFacts,
+    options: ImageOptions,
+    job: Job,
+    *,
+    held: contextlib.ExitStack,
 ) -> tuple[list[context.Entry], tuple[str, ...]]:
-    """The files that go to the engine, and what was left out of them."""
+    """The files that go to the engine, and what was left out of them; `held` keeps `matrix clean` away."""
     archive, own = wheels.installer(sources.installer_pin(), job)
     entries = [
         context.of_file("Dockerfile", source.path),
@@ -212,6 +219,8 @@ def _context(
         steps, notes = index.entries(recipe, job.probe)
         return [*entries, *steps], notes
     folder, found = wheels.ensure(recipe, facts, job)
+    lock = locks.shared(wheels.lock_of(folder), cancelled=job.cancelled)
+    held.callback(locks.release, lock)
     packages = [context.of_file(f"context/wheels/{w.name}", folder / w.name, w.sha256) for w in found.wheels]
     return [*entries, *packages], found.notes
 

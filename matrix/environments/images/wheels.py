@@ -105,7 +105,7 @@ def _cached(folder: Path, download: Callable[[Path], WheelSet], job: Job) -> tup
     if found := read(folder):
         return folder, found
     with locks.exclusive(
-        folder.with_name(f"{folder.name}.lock"),
+        lock_of(folder),
         waiting=lambda: job.progress("waiting: another run downloads the wheels"),
         cancelled=job.cancelled,
     ):
@@ -120,6 +120,11 @@ def _cached(folder: Path, download: Callable[[Path], WheelSet], job: Job) -> tup
             shutil.rmtree(folder, ignore_errors=True)
             raise
     return folder, found
+
+
+def lock_of(folder: Path) -> Path:
+    """Held shared by who copies a set, alone by who downloads or removes it."""
+    return folder.with_name(f"{folder.name}.lock")
 
 
 def pip_platforms(base: BaseFacts) -> list[str]:
