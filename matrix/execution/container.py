@@ -14,6 +14,7 @@ import json
 import os
 import secrets
 import select
+import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -293,21 +294,27 @@ class _Launch:
             self._engine.api.stop(self._name, timeout=STOP_GRACE_S)
 
     def _runs(self) -> bool:
+        """Whether it outlived the loss of its engine. Raises Silent where the engine ended it.
+
+        An engine that comes back ends the containers it finds: that says nothing of the worker.
+        One that had ended by itself before has its answer, which counts.
+        """
         with self._engine.calling() as api:
             state = api.inspect_container(self._name)["State"]
-        if not state.get("Running"):
-            self._check_end(state)
-        return bool(state.get("Running"))
+        if state.get("Running"):
+            return True
+        told: dict[str, Any] = {}
+        with contextlib.suppress(ValueError):
+            told = json.loads(self._read(EXIT_FILE))
+        if not told or told["stopped"] == Stop.CANCEL.value:
+            raise Silent(f"it came back, and ended the container (exit status {state.get('ExitCode')})")
+        return False
 
-    def _check_end(self, state: Mapping[str, Any]) -> None:
-        """An engine that was lost ends its containers when it comes back: that says nothing of the worker."""
+    def _read(self, name: str) -> bytes:
+        """One small file of the worker's folder."""
         with self._engine.calling() as api:
-            stream, _ = api.get_archive(self._name, f"{JOB}/out/{EXIT_FILE}")
-            written = b"".join(stream)
-        if b'"status"' not in written:
-            raise Silent(
-                f"the engine was restarted, and the container with it (exit {state.get('ExitCode')})"
-            )
+            stream, _ = api.get_archive(self._name, f"{JOB}/out/{name}")
+            return b"".join(stream)[tarfile.BLOCKSIZE :].rstrip(b"\0")
 
     def _tick(self) -> float:
         return _PHASE_EVERY_S if self._on_phase is not None else 3600.0
@@ -316,10 +323,8 @@ class _Launch:
         """Only where somebody asked for it, which nobody does of a timed launch."""
         if self._on_phase is None:
             return
-        with contextlib.suppress(*ENGINE_ERRORS, ValueError, KeyError):
-            stream, _ = self._engine.api.get_archive(self._name, f"{JOB}/out/{HEARTBEAT_FILE}")
-            text = b"".join(stream)[512:].rstrip(b"\0").decode()
-            phase = str(json.loads(text)["phase"])
+        with contextlib.suppress(Refused, Gone, Silent, ValueError, KeyError):
+            phase = str(json.loads(self._read(HEARTBEAT_FILE))["phase"])
             if phase != self._phase:
                 self._phase = phase
                 self._on_phase(phase)

@@ -93,7 +93,7 @@ def _numpy() -> Path:
 
 @pytest.fixture
 def engine(client: docker.DockerClient) -> Engine:
-    return Engine(client, back_s=20)
+    return Engine(client, back_s=60)
 
 
 @pytest.fixture(scope="session")

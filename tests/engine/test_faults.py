@@ -11,6 +11,8 @@ from pathlib import Path
 import docker
 import numpy as np
 import pytest
+from private_engine import PrivateEngine
+from watching import once_it_works_on
 
 from matrix.errors import EngineLost
 from matrix.execution import leases
@@ -67,23 +69,6 @@ def launch(engine: Engine, volumes: Volumes, plan: Plan, tmp_path: Path, checkpo
         )
 
     return run
-
-
-def once_it_runs(
-    client: docker.DockerClient, act: Callable[[docker.models.containers.Container], object]
-) -> None:
-    """Do something to the container of the launch in hand, from another thread, once its worker is up."""
-
-    def wait() -> None:
-        for _ in range(300):
-            for container in client.containers.list(filters={"label": leases.LEASE_LABEL}):
-                if "hang" in container.exec_run("cat /job/in/task.json").output.decode():
-                    time.sleep(0.5)
-                    act(container)
-                    return
-            time.sleep(0.1)
-
-    threading.Thread(target=wait, daemon=True).start()
 
 
 def reason(result: Result) -> tuple[State, str]:
@@ -150,12 +135,12 @@ def test_a_worker_that_is_killed_with_memory_left_was_killed_from_outside(launch
 
 
 def test_a_container_that_is_killed_is_killed(launch: Launch, client: docker.DockerClient) -> None:
-    once_it_runs(client, lambda container: container.kill())
+    once_it_works_on(client, "hang", client.api.kill)
     assert reason(launch("hang")) == (State.FAILED, "killed")
 
 
 def test_a_container_that_is_removed_is_missed(launch: Launch, client: docker.DockerClient) -> None:
-    once_it_runs(client, lambda container: container.remove(force=True, v=True))
+    once_it_works_on(client, "hang", lambda name: client.api.remove_container(name, force=True, v=True))
     assert reason(launch("hang")) == (State.FAILED, "container_removed")
 
 
@@ -172,7 +157,7 @@ def test_a_worker_that_neither_beats_nor_computes_hangs(launch: Launch) -> None:
 
 def test_a_stop_request_ends_the_launch(launch: Launch, client: docker.DockerClient) -> None:
     cancel = Cancel()
-    once_it_runs(client, lambda _: cancel.set())
+    once_it_works_on(client, "hang", lambda _: cancel.set())
     assert reason(launch("hang", cancel=cancel)) == (State.INTERRUPTED, "interrupted")
     cancel.close()
 
@@ -203,6 +188,24 @@ def test_a_setting_that_the_engine_refuses_is_told_in_its_words(launch: Launch) 
 def test_an_image_that_is_gone_is_told_from_a_container_that_is_gone(launch: Launch) -> None:
     assert launch("good").state is State.OK  # its volumes are there: the launch itself is refused
     assert reason(launch("good", image="sha256:" + "0" * 64)) == (State.FAILED, "image_gone")
+
+
+def test_an_engine_that_is_killed_takes_the_launch_with_it_and_is_waited_for(
+    private: PrivateEngine, launch: Launch, client: docker.DockerClient, engine: Engine
+) -> None:
+    restarted = threading.Event()
+
+    def crash(_: object) -> None:
+        private.kill()
+        private.start()
+        restarted.set()
+
+    once_it_works_on(client, "hang", crash)
+    result = launch("hang")
+    assert reason(result) == (State.FAILED, "engine_lost")
+    assert restarted.wait(60)
+    assert launch("good").state is State.OK
+    leases.sweep(engine, run="test")
 
 
 def test_an_engine_that_does_not_answer_ends_the_run_not_the_cell(
