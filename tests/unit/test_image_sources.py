@@ -431,6 +431,15 @@ def test_what_the_engine_says_of_a_failed_build_is_told_apart(
     assert "build.log" in reason.text
 
 
+def test_a_full_disk_here_is_not_taken_for_the_engines() -> None:
+    ours = failures.of_exception(OSError(28, "No space left on device", "/cache/wheels"), silent_s=5, log=LOG)
+    assert ours.code == "disk_full"
+    assert "/cache/wheels" in ours.text
+    assert "engine" not in ours.text
+    lost = failures.of_exception(FileNotFoundError(2, "No such file", "/cache/a.whl"), silent_s=5, log=LOG)
+    assert lost.code == "build_error"
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import urllib3
 from docker.errors import APIError
 
+from matrix.environments.checks import MORE_SPACE
 from matrix.execution.engine import ENGINE_ERRORS
 from matrix_adapters.protocol import Reason
 
@@ -59,6 +61,10 @@ def of_exception(error: BaseException, *, silent_s: float, log: Path) -> Reason:
     """The call itself failed, or the stream broke off."""
     see = f" Full output: {log}"
     text = str(error)
+    if isinstance(error, OSError) and error.filename is not None:  # ours, not the engine's
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return Reason(code="disk_full", text=f"disk full at {error.filename}: {MORE_SPACE}{see}")
+        return Reason(code="build_error", text=f"{error.filename}: {error.strerror}.{see}")
     if _NO_SPACE.search(text):
         return Reason(code="disk_full", text=f"the engine's disk is full: {_MORE_ROOM}{see}")
     if isinstance(error, APIError):
