@@ -37,6 +37,26 @@ def missing() -> str:
     return f"{', '.join(absent)} not installed (Debian: {' '.join(DEBIAN_PACKAGES)})" if absent else ""
 
 
+@contextlib.contextmanager
+def an_engine(folder: Path) -> Iterator[PrivateEngine]:
+    """An engine with the base image, for as long as it is needed; skips the test where it cannot be had."""
+    import pytest
+
+    if why := missing():
+        pytest.skip(why)
+    engine = PrivateEngine(folder)
+    try:
+        try:
+            engine.start()
+            engine.load_base()
+        except RuntimeError as error:
+            pytest.skip(f"no engine of our own here: {' '.join(str(error).split())[-300:]}")
+        yield engine
+    finally:
+        engine.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 class PrivateEngine:
     """One dockerd. Its containers have no network but `none` and `host`: no bridge, no firewall rules."""
 
@@ -155,6 +175,8 @@ def base_archive() -> Path:
 def _bootstrap(root: Path, archive: Path) -> None:
     shutil.rmtree(root, ignore_errors=True)
     mirror = os.environ.get("DEBIAN_MIRROR", "http://deb.debian.org/debian")
+    if shutil.which("debootstrap", path=_path()) is None:
+        raise RuntimeError("debootstrap is not installed: it makes the base image")
     command = ["debootstrap", "--variant=minbase", f"--include={_INCLUDE}", "bookworm", str(root), mirror]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env={**os.environ, "PATH": _path()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,7 @@ import platformdirs
 import private_engine
 import pytest
 from filelock import FileLock
-from private_engine import PrivateEngine
+from private_engine import PrivateEngine, an_engine
 
 from matrix.environments.bundle import Bundle
 from matrix.execution.archives import Entry, folder_entries, pack
@@ -33,18 +32,9 @@ MIB = 1 << 20
 @pytest.fixture(scope="session")
 def private() -> Iterator[PrivateEngine]:
     """An engine of our own, with the base image."""
-    if why := private_engine.missing():
-        pytest.skip(why)
     # Sockets have short paths, and pytest's own folders long ones.
-    folder = Path(tempfile.mkdtemp(prefix="fmx-engine-"))
-    engine = PrivateEngine(folder)
-    try:
-        engine.start()
-        engine.load_base()
+    with an_engine(Path(tempfile.mkdtemp(prefix="fmx-engine-"))) as engine:
         yield engine
-    finally:
-        engine.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

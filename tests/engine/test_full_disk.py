@@ -13,7 +13,7 @@ import private_engine
 import pytest
 from conftest import make_tiny
 from container_sweep import container_sweep
-from private_engine import PrivateEngine
+from private_engine import PrivateEngine, an_engine
 
 from matrix.errors import ExitCode
 from matrix_adapters.protocol import State
@@ -34,15 +34,12 @@ def small() -> Iterator[PrivateEngine]:
     mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(data)]
     if subprocess.run(mount, check=False).returncode != 0:
         pytest.skip("a small disk cannot be mounted here")
-    engine = PrivateEngine(folder)
     try:
-        engine.start()
-        engine.load_base()
-        yield engine
+        with an_engine(folder) as engine:
+            yield engine
     finally:
-        engine.stop()
         subprocess.run(["umount", str(data)], check=True)
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
