@@ -54,7 +54,8 @@ def an_engine(folder: Path) -> Iterator[PrivateEngine]:
         yield engine
     finally:
         engine.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+        _unmount(folder)
+        shutil.rmtree(folder)
 
 
 class PrivateEngine:
@@ -191,6 +192,13 @@ def _bootstrap(root: Path, archive: Path) -> None:
     subprocess.run(["tar", "-C", str(root), "--numeric-owner", "-cf", str(partial), "."], check=True)
     partial.rename(archive)
     shutil.rmtree(root, ignore_errors=True)
+
+
+def _unmount(folder: Path) -> None:
+    """Whatever an engine, killed ones above all, has left mounted below its folder; innermost first."""
+    places = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    for place in sorted((p for p in places if Path(p).is_relative_to(folder)), key=len, reverse=True):
+        subprocess.run(["umount", "--lazy", place], check=False)
 
 
 def _path() -> str:
