@@ -53,7 +53,7 @@ def images(session: nox.Session, framework: str, hardware: str) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the whole test suite; quick ones only: nox -s tests -- -m "not real"."""
+    """Run the whole test suite; quick ones: nox -s tests -- -m "not real and not engine"."""
     _install(session, "test")
     # A framework takes up to 2 GB: no more than four at once, however many cores there are.
     _run(session, "pytest", "-n", "auto", "--maxprocesses", "4", "--dist", "loadgroup", *session.posargs)

@@ -29,6 +29,14 @@ PYTHON = "/usr/bin/python3"
 MIB = 1 << 20
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One engine is one resource: with several test processes, one of them has all of these tests."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.engine)
+            item.add_marker(pytest.mark.xdist_group("engine"))
+
+
 @pytest.fixture(scope="session")
 def private() -> Iterator[PrivateEngine]:
     """An engine of our own, with the base image."""
