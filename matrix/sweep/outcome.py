@@ -45,7 +45,7 @@ class SweepOutcome:
         """What continues this run when typed where it was begun; empty when it is complete."""
         if self.outcome == "complete":
             return ""
-        run = "nox -s matrix --" if "NOX_CURRENT_SESSION" in os.environ else "matrix run"
+        run = "nox -s matrix --" if os.environ.get("NOX_CURRENT_SESSION") == "matrix" else "matrix run"
         results = self.folder.parent
         with contextlib.suppress(UsageError):  # the current folder may be gone
             if results == results_dir():

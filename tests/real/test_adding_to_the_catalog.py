@@ -87,7 +87,9 @@ def test_a_machine_is_added_by_one_file_and_planned_at_once(tree: Path, matrix: 
     planned = json.loads(matrix("plan", "-c", "sweep.yaml", "--json").stdout)
     (cell,) = planned["cells"]
     assert cell["state"] == "unsupported"
-    assert cell["reason"]["text"] == "PyTorch does not run on Intel GPU (it has: cpu, nvidia)"
+    assert cell["reason"]["text"] == (
+        "PyTorch does not run on Intel Gaudi (it has: cpu, nvidia, amd, intel-gpu, ascend)"
+    )
     assert name in json.loads(matrix("doctor", "--json").stdout)["hardware"]
 
 
@@ -96,11 +98,11 @@ def test_a_framework_that_has_a_build_for_it_is_unavailable_without_the_device(
 ) -> None:
     name = add(tree, "hardware")
     profile = tree / "matrix" / "catalog" / "hardware" / f"{name}.yaml"
-    profile.write_text(profile.read_text().replace("/dev/dri/renderD128", "/dev/no-such-device"))
+    profile.write_text(profile.read_text().replace("/dev/accel/accel0", "/dev/no-such-device"))
     entry = tree / "matrix" / "catalog" / "frameworks" / "pytorch.yaml"
-    line = f"hardware:\n  {name}: {{build: cpu, device: xpu, precisions: [fp32]}}\n"
+    line = f"hardware:\n  {name}: {{build: cpu, device: hpu, precisions: [fp32]}}\n"
     entry.write_text(entry.read_text().replace("hardware:\n", line, 1))
     sweep(tree, f"hardware: [{name}]\nframeworks: [pytorch]\nmodels: [resnet50]\n")
     (cell,) = json.loads(matrix("plan", "-c", "sweep.yaml", "--json").stdout)["cells"]
     assert cell["state"] == "unavailable"
-    assert cell["reason"]["text"] == "no Intel GPU: /dev/no-such-device does not exist"
+    assert cell["reason"]["text"] == "no Intel Gaudi: /dev/no-such-device does not exist"
