@@ -82,7 +82,7 @@ def test_cuda_asked_of_a_cpu_build_is_unavailable_with_what_torch_saw(lab: Model
         ({"precision": "fp16"}, "fp16 on the CPU"),
         ({"precision": "int8"}, "no precision 'int8'"),
         ({"variant": "jit"}, "no variant 'jit'"),
-        ({"device": "tpu"}, "devices cpu and cuda"),
+        ({"device": "tpu"}, "devices cpu, cuda, xpu, npu"),
         ({"math_mode": "tf32"}, "TF32 is a mode of CUDA devices"),
         ({"artefacts": {"onnx": "model.onnx"}}, "checkpoint folders only"),
     ],
