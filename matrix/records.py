@@ -29,10 +29,11 @@ class Environment:
     version: str
     hardware: str
     build: str = ""  # the framework's build for that hardware: "cpu", "cuda"
+    changes: tuple[str, ...] = ()  # "numpy=2.2.0", "python=3.12": in what it differs from the usual one
 
     @property
     def name(self) -> str:
-        return f"{self.framework}-{self.version}-{self.hardware}"
+        return "-".join([self.framework, self.version, self.hardware, *self.changes])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,8 +72,10 @@ class Cell:
     @functools.cached_property
     def id(self) -> str:
         """A hash of every field that says what the cell is; never parse a label instead."""
-        parts = [tuple(dataclasses_dict(part).values()) for part in (self.environment, self.workload)]
-        return content_hash([*parts, self.arm], 12)
+        environment = tuple(dataclasses_dict(self.environment).values())
+        if not self.environment.changes:  # ids of the usual environments do not depend on the field
+            environment = environment[:-1]
+        return content_hash([environment, tuple(dataclasses_dict(self.workload).values()), self.arm], 12)
 
     @property
     def label(self) -> str:
@@ -147,6 +150,7 @@ class EnvironmentRecord(Model):
     version: str
     hardware: str
     build: str = ""
+    changes: tuple[str, ...] = ()
     backend: str = ""
     key: str = ""
     python: str = ""
@@ -170,9 +174,11 @@ class LaunchRecord(Model):
     """One fresh process, as the store keeps it (one line per attempt)."""
 
     cell: str
-    purpose: Literal["measure", "memory"]
+    purpose: Literal["measure", "memory", "pilot"]
     block: int
     attempt: int = 1
+    pair: str = ""  # of a live pair: its name, which is the candidate's (see `matrix.sweep.pairs`)
+    stage: str = ""  # of a live pair: "screen" or "confirm"
     state: State
     reason: ReasonRecord | None = None
     phases: Mapping[str, float] = Field(default_factory=dict)

@@ -50,6 +50,7 @@ class TaskKind(enum.StrEnum):
     """What a worker is asked to do in its one launch."""
 
     MEASURE = "measure"  # phases, warm-up, timed samples, outputs
+    SLICES = "slices"  # one half of a live pair: as MEASURE, but timed in slices, when told
     MEMORY = "memory"  # the same calls untimed, peak memory per phase
     PROBE = "probe"  # import the framework and say what it sees
     CHECKPOINT = "checkpoint"  # make a checkpoint folder (PyTorch environment)

@@ -319,6 +319,7 @@ class Metric(Entry):
     within: Literal["median"] | None = None  # samples -> launch
     quantile: Annotated[float, Field(gt=0, lt=1)] | None = None
     min_samples: Count = 1
+    margin: Annotated[float, Field(gt=0, lt=1)] | None = None  # smallest change that matters, a fraction
     ranked: bool = False  # the best of a row is marked across frameworks
     derived: str = ""  # from what, in words; empty where it was measured
 

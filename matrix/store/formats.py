@@ -40,6 +40,7 @@ class RunHeader(Model):
     measure: Mapping[str, Any] = Field(default_factory=dict)  # the same with every default filled in
     seed: int
     blocks: int = 1  # timed launches planned for each cell
+    comparison: Mapping[str, Any] = Field(default_factory=dict)  # of an A/B run: base, candidates, cut-off
     planned: int | None = None  # cells in plan.jsonl: exactly so many are reported
     backend: str = ""
     backend_why: str = ""

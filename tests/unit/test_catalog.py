@@ -116,7 +116,7 @@ def test_the_default_version_of_hardware_is_one_that_its_build_lists() -> None:
         ("models/gpt2.yaml", "{input_ids: {high: 1000}}", "{input_ids: {high: -1}}", "gpt2.yaml: tiny"),
         (
             "metrics.yaml",
-            "better: lower, across: mean, ranked: false}",
+            "better: lower, across: mean, ranked: false, margin: 0.10}",
             "better: less, across: mean}",
             "import_s",
         ),
