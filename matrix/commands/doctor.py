@@ -96,13 +96,11 @@ def _wanted(text: str) -> set[str]:
 
 def _engine(profiles: Mapping[str, Hardware]) -> tuple[dict[str, Any], list[doctor.Spoiler]]:
     """What the engine says of itself; nothing where it went away meanwhile."""
-    import docker
-
-    from matrix.execution import engine_facts
+    from matrix.execution import connect, engine_facts
     from matrix.execution.engine import ENGINE_ERRORS
 
     try:
-        with contextlib.closing(docker.from_env(timeout=int(ENGINE_TIMEOUT_S))) as client:
+        with contextlib.closing(connect.client(ENGINE_TIMEOUT_S)) as client:
             facts = engine_facts.read(client)
     except ENGINE_ERRORS:
         return {}, []

@@ -21,6 +21,7 @@ from matrix.environments.base import BuildFailed, build_all
 from matrix.environments.images import ImageBuilder, ImageOptions, pins, shelf, sources
 from matrix.environments.images.base import VARIABLE
 from matrix.errors import EngineLost, ExitCode, UsageError
+from matrix.execution import connect
 from matrix.execution.engine import ENGINE_ERRORS
 from matrix.machine import hardware
 from matrix.records import Environment
@@ -177,7 +178,7 @@ def _pin(args: argparse.Namespace) -> int:
 def _engine() -> Iterator[docker.DockerClient]:
     """The engine that the environment is set up for. Raises EngineLost."""
     try:
-        with contextlib.closing(docker.from_env(timeout=60)) as client:
+        with contextlib.closing(connect.client(60)) as client:
             client.ping()
             yield client
     except ENGINE_ERRORS as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -20,7 +19,6 @@ from matrix_adapters.protocol import Reason
 
 Asked = Literal["auto", "docker", "venv", "host"]
 ENGINE_TIMEOUT_S = 10.0
-DEFAULT_SOCKET = "/var/run/docker.sock"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -122,18 +120,20 @@ class NoContainers:
 
 
 def _ask_engine(timeout_s: float) -> Engine:
-    import docker  # heavy, and needed here only
-    import docker.errors
+    import docker.errors  # heavy, and needed here only
 
-    where = os.environ.get("DOCKER_HOST") or DEFAULT_SOCKET
+    from matrix.execution import connect
+
+    where = connect.described()
     try:
-        client = docker.from_env(timeout=int(timeout_s))
+        client = connect.client(timeout_s)
         try:
             version = client.version().get("Version", "of unknown version")
         finally:
             client.close()
     except (docker.errors.DockerException, OSError) as error:
-        return Engine(False, f"no container engine answers at {where} ({_short(error)})")
+        said = f"no container engine answers at {where} ({_short(error)}{connect.advice(where)})"
+        return Engine(False, said)
     return Engine(True, f"the container engine {version} answers at {where}")
 
 

@@ -23,7 +23,7 @@ from matrix.catalog.types import ContainerFacts, Framework, Hardware
 from matrix.environments.base import BuildFailed, BuiltEnvironment, Progress, quiet
 from matrix.environments.bundle import Bundle, third_party_sources
 from matrix.environments.images import BuiltImage, ImageOptions, base, ensure_image, sources
-from matrix.execution import leases
+from matrix.execution import connect, leases
 from matrix.execution.cancel import Cancel
 from matrix.execution.container import Plan, run_in_container
 from matrix.execution.engine import Engine, Refused, Silent
@@ -35,7 +35,6 @@ from matrix_adapters.protocol import Reason, Result, Task
 MEMORY_SHARE = 0.9
 #: an engine under load may think for long; how long a launch may take is none of its business
 ENGINE_TIMEOUT_S = 60
-_LOCAL = ("http+docker://", "unix://", "http://localhost")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -175,7 +174,7 @@ class DockerBackend:
         )
 
     def _is_local(self) -> bool:
-        return str(self.engine.api.base_url).startswith(_LOCAL)
+        return connect.is_local(self.engine.client)
 
     def _memory_of_engine(self) -> int | None:
         with self.engine.calling() as api:
@@ -196,7 +195,7 @@ class Setup:
     def problem(self, timeout_s: float) -> str:
         """The first base image that is neither on the engine nor to be had from a registry, and why."""
         deadline = time.monotonic() + timeout_s
-        with contextlib.closing(docker.from_env(timeout=ENGINE_TIMEOUT_S)) as client:
+        with contextlib.closing(connect.client(ENGINE_TIMEOUT_S)) as client:
             for name in dict.fromkeys(self._bases()):
                 with contextlib.suppress(docker.errors.ImageNotFound):
                     client.images.get(name)
@@ -208,7 +207,7 @@ class Setup:
 
     def backend(self) -> DockerBackend:
         """The backend, with a client of its own."""
-        client = docker.from_env(timeout=ENGINE_TIMEOUT_S)
+        client = connect.client(ENGINE_TIMEOUT_S)
         return DockerBackend(self.frameworks, self.hardware, self.home, client, options=self.options)
 
     def _bases(self) -> Iterator[str]:

@@ -13,11 +13,11 @@ from typing import Any
 import docker
 
 from matrix.catalog.types import ContainerFacts, Hardware
+from matrix.execution import connect
 from matrix.machine.doctor import Spoiler
 from matrix.machine.hardware import HardwareFound
 
 FREE_BYTES_WANTED = 12e9  # the three CPU images of the default sweep while they are built
-_LOCAL = ("http+docker://", "unix://")
 _PODMAN = "Podman Engine"
 
 
@@ -48,7 +48,7 @@ def read(client: docker.DockerClient) -> EngineFacts:
     """Ask it. Raises the SDK's errors."""
     info: dict[str, Any] = client.info()
     version: dict[str, Any] = client.version()
-    local = str(client.api.base_url).startswith(_LOCAL)
+    local = connect.is_local(client)
     folder = str(info.get("DockerRootDir") or "")
     parts = [str(part.get("Name")) for part in version.get("Components") or ()]
     return EngineFacts(
