@@ -20,6 +20,11 @@ SCHEMA = 1
 
 Backend = Literal["docker", "venv", "host"]
 
+#: level and subject of the fixed workload that tells "the machine moved" from "the framework moved"
+CONTROL = "control"
+#: the arm of an environment that is measured against itself
+AA = "aa"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Environment:
@@ -50,6 +55,8 @@ class Workload:
 
     @property
     def label(self) -> str:
+        if self.level == CONTROL:
+            return CONTROL
         parts = [self.subject, f"b{self.batch}"]
         if self.sequence is not None:
             parts.append(f"s{self.sequence}")
@@ -78,9 +85,14 @@ class Cell:
         return content_hash([environment, tuple(dataclasses_dict(self.workload).values()), self.arm], 12)
 
     @property
+    def side(self) -> str:
+        """The environment, and the arm where it has one: NAME, NAME@aa."""
+        return f"{self.environment.name}@{self.arm}" if self.arm else self.environment.name
+
+    @property
     def label(self) -> str:
         variant = f" [{self.workload.variant}]" if self.workload.variant else ""
-        return f"{self.environment.name}{variant} {self.workload.label}"
+        return f"{self.side}{variant} {self.workload.label}"
 
     def fields(self) -> dict[str, Any]:
         """Flat names for `--select`: `model`, `framework`, `hardware`, `batch`, ..."""

@@ -29,8 +29,8 @@ from matrix.records import (
 from matrix.store.formats import ArtefactAttempt, EnvironmentAttempt, RunHeader
 from matrix_adapters.protocol import Reason, State, content_hash
 
-#: one launch that a cell needs: its purpose and block
-Slot = tuple[str, int]
+#: one launch that a cell needs: its purpose, its block, and the pair it is half of
+Slot = tuple[str, int, str]
 #: what a framework may not change from launch to launch
 _STEADY_FACTS = ("device", "threads", "precision", "math_mode", "layout")
 
@@ -46,6 +46,15 @@ class Evidence:
     blocks: int
     stopped: ReasonRecord  # why what has not been done was not done
     measure: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    pairs: bool = False  # of an A/B run: its cells have a pilot, and as many blocks as it took
+
+    def needed(self, last: Mapping[Slot, LaunchRecord]) -> tuple[Slot, ...]:
+        """The launches without which a cell is not done. `last` holds those that there are."""
+        if not self.pairs:
+            return slots(self.blocks)
+        pilots = tuple(slot for slot in last if slot[0] == "pilot")
+        blocks = tuple(slot for slot in last if slot[0] == "measure")
+        return (*(pilots or (("pilot", 0, ""),)), *(blocks or (("measure", 0, ""),)))
 
     def artefact(self, cell: Cell) -> ArtefactAttempt | None:
         """The weights, inputs and reference that a cell shares with its row."""
@@ -57,12 +66,17 @@ class Evidence:
 
 def slots(blocks: int) -> tuple[Slot, ...]:
     """The launches every cell needs: one for memory, one timed in each block."""
-    return (("memory", 0), *(("measure", block) for block in range(blocks)))
+    return (("memory", 0, ""), *(("measure", block, "") for block in range(blocks)))
+
+
+def slot_of(launch: LaunchRecord) -> Slot:
+    """Which of its cell's launches this is an attempt at."""
+    return (launch.purpose, launch.block, launch.pair)
 
 
 def latest(launches: Sequence[LaunchRecord]) -> dict[Slot, LaunchRecord]:
     """The last attempt at each launch."""
-    return {(launch.purpose, launch.block): launch for launch in launches}
+    return {slot_of(launch): launch for launch in launches}
 
 
 def consolidate(
@@ -93,6 +107,7 @@ def evidence_of(
         blocks=header.blocks,
         stopped=ReasonRecord(code=code, text=f"{text}; `matrix run --resume {header.id}` goes on"),
         measure=header.measure,
+        pairs=bool(header.comparison),
     )
 
 
@@ -128,7 +143,7 @@ def _record(cell: Cell, evidence: Evidence, registry: Mapping[str, Metric], rows
     )
     if not launches:
         return record
-    done = [last[slot] for slot in slots(evidence.blocks) if slot in last]
+    done = [last[slot] for slot in evidence.needed(last) if slot in last]
     artefact = evidence.artefact(cell)
     changes: dict[str, Any] = {
         "parity": _parity(done),
@@ -174,7 +189,7 @@ def _launched_state(
     What failed first decides; a wrong result counts less than a failure, and a stop
     less than a wrong result that is already known.
     """
-    needed = slots(evidence.blocks)
+    needed = evidence.needed(last)
     bad = [(slot, last[slot]) for slot in needed if slot in last and last[slot].state is not State.OK]
     for group in (_is_failure, _is_incorrect):
         for slot, launch in bad:
@@ -185,8 +200,10 @@ def _launched_state(
             return launch.state, _with_purpose(slot, launch.reason)
     missing = [slot for slot in needed if slot not in last]
     if missing:
-        done = sum(1 for purpose, _ in last if purpose == "measure")
-        progress = f" ({done} of {evidence.blocks} timed launches were)" if last else ""
+        done = sum(1 for purpose, _, _ in last if purpose == "measure")
+        progress = (
+            f" ({done} of {evidence.blocks} timed launches were)" if last and not evidence.pairs else ""
+        )
         return State.NOT_RUN, evidence.stopped.model_copy(update={"text": evidence.stopped.text + progress})
     return None
 

@@ -7,6 +7,7 @@ judges, keeps what is worth keeping and is called from one thread.
 from __future__ import annotations
 
 import dataclasses
+import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,10 +15,11 @@ from typing import Any, Literal, Protocol
 
 from matrix.catalog.types import Catalog, ModelEntry
 from matrix.config.sweep import SweepConfig
+from matrix.consolidate.cells import Slot
 from matrix.execution.cancel import Cancel
 from matrix.execution.local import Startable
 from matrix.judge import parity
-from matrix.records import Cell, Environment, LaunchRecord, Parity, ReasonRecord
+from matrix.records import CONTROL, Cell, Environment, LaunchRecord, Parity, ReasonRecord
 from matrix.store.formats import utc_now
 from matrix.store.runs import RunStore
 from matrix_adapters.protocol import (
@@ -37,6 +39,7 @@ STALL_S = 120.0
 #: tasks whose last axis holds class scores: their top-1 must agree
 _TOP1_TASKS = frozenset({"image-classification", "causal-lm"})
 
+Purpose = Literal["measure", "memory", "pilot"]
 ArtefactKey = tuple[str, int, int | None, str]  # subject, batch, sequence, "checkpoint" or "onnx"
 
 
@@ -73,15 +76,24 @@ class Job:
     """One launch to be made."""
 
     cell: Cell
-    purpose: Literal["measure", "memory"]
+    purpose: Purpose
     block: int
     attempt: int
     position: int = 0  # in the random order of its block
+    pair: str = ""  # of half of a live pair: the candidate's side
+    stage: str = ""
+
+    @property
+    def slot(self) -> Slot:
+        """Which of the cell's launches this is an attempt at."""
+        return (self.purpose, self.block, self.pair)
 
     @property
     def name(self) -> str:
-        """Unique within the cell and readable: `memory`, `0`, `2-attempt2`."""
-        base = "memory" if self.purpose == "memory" else str(self.block)
+        """Unique within the cell and readable: `memory`, `0`, `2-attempt2`, `0-onnxruntime-1.32.0-cpu`."""
+        base = str(self.block) if self.purpose == "measure" else self.purpose
+        if self.pair:
+            base += f"-{re.sub(r'[^A-Za-z0-9._@-]', '_', self.pair)}"
         return base if self.attempt == 1 else f"{base}-attempt{self.attempt}"
 
 
@@ -113,10 +125,22 @@ class Launcher:
     def task(self, job: Job) -> Task:
         """The worker's task for a launch."""
         work, environment = job.cell.workload, job.cell.environment
+        kind = (
+            TaskKind.MEMORY if job.purpose == "memory" else TaskKind.SLICES if job.pair else TaskKind.MEASURE
+        )
+        if work.level == CONTROL:
+            return Task(
+                kind=kind,
+                framework=CONTROL,
+                adapter="matrix_adapters.control",
+                threads=work.threads,
+                measure=self._config.measure.worker(),
+                keep_outputs=False,
+            )
         framework = self._catalog.frameworks[environment.framework]
         artefacts = self.artefacts[self.key(job.cell)]
         return Task(
-            kind=TaskKind.MEASURE if job.purpose == "measure" else TaskKind.MEMORY,
+            kind=kind,
             framework=framework.name,
             adapter=framework.adapter,
             device=framework.hardware[environment.hardware].device,
@@ -154,6 +178,8 @@ class Launcher:
             block=job.block,
             attempt=job.attempt,
             position=job.position,
+            pair=job.pair,
+            stage=job.stage,
             state=result.state,
             reason=_reason(result.reason),
             phases=result.phases,
@@ -181,7 +207,7 @@ class Launcher:
         """The verdict on the outputs, and the result with the state that follows from it."""
         path = out / OUTPUTS_FILE
         if not path.exists():
-            if job.purpose == "memory":
+            if job.purpose == "memory" or job.cell.workload.level == CONTROL:
                 return None, result
             text = "the worker left no outputs: what was timed cannot be checked"
             return None, _failed(result, "no_outputs", text)

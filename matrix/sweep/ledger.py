@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from matrix.consolidate.cells import Slot, latest, slots
+from matrix.consolidate.cells import Slot, latest, slot_of, slots
 from matrix.records import Cell, LaunchRecord
 from matrix_adapters.protocol import State
 
@@ -41,14 +41,14 @@ class Ledger:
                 self._closed.add(cell.id)
                 continue
             known = launches(cell.id)
-            self._attempts.update((cell.id, (launch.purpose, launch.block)) for launch in known)
+            self._attempts.update((cell.id, slot_of(launch)) for launch in known)
             for launch in latest(known).values():
                 if is_final(launch):
                     self._take(launch)
 
     def note(self, launch: LaunchRecord) -> None:
         """A launch has ended. Anything but a number closes the cell for this session."""
-        self._attempts[launch.cell, (launch.purpose, launch.block)] += 1
+        self._attempts[launch.cell, slot_of(launch)] += 1
         self._take(launch)
 
     def reopen(self, cell: Cell, slot: Slot) -> None:
@@ -68,11 +68,15 @@ class Ledger:
         """Whether any launch of the cell is still to be made."""
         return any(self.needs(cell, slot) for slot in self._needed)
 
+    def may_run(self, cell: Cell) -> bool:
+        """Whether nothing speaks against another launch of the cell."""
+        return cell.id not in self._closed
+
     def next_attempt(self, cell: Cell, slot: Slot) -> int:
         """The number of the next attempt at a launch, from 1."""
         return self._attempts[cell.id, slot] + 1
 
     def _take(self, launch: LaunchRecord) -> None:
-        self._done.setdefault(launch.cell, set()).add((launch.purpose, launch.block))
+        self._done.setdefault(launch.cell, set()).add(slot_of(launch))
         if launch.state not in (State.OK, State.INCORRECT):
             self._closed.add(launch.cell)

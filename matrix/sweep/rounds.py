@@ -12,13 +12,12 @@ import concurrent.futures
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
-from matrix.consolidate.cells import slots
+from matrix.consolidate.cells import Slot, slots
 from matrix.errors import StorageError
 from matrix.records import Cell, LaunchRecord
 from matrix.store.runs import RunStore
-from matrix.sweep.launching import Job, Launcher
+from matrix.sweep.launching import Job, Launcher, Purpose
 from matrix.sweep.ledger import Ledger
 from matrix.sweep.observer import Observer, Progress
 from matrix.sweep.order import block_order
@@ -59,7 +58,7 @@ class Rounds:
 
     def memory(self) -> None:
         """One memory launch a cell, two at a time. They warm the page cache for what follows."""
-        self._enter("memory", ("memory", 0))
+        self._enter("memory", ("memory", 0, ""))
         jobs = self._jobs("memory", 0)
         again: list[Job] = []
         running: dict[concurrent.futures.Future[tuple[Result, Path]], tuple[Job, float]] = {}
@@ -87,15 +86,15 @@ class Rounds:
             finally:
                 self._drain(running)
         for job in again:
-            self._ledger.reopen(job.cell, (job.purpose, job.block))
+            self._ledger.reopen(job.cell, job.slot)
             self._alone(self._job(job.cell, job.purpose, job.block, job.position))
 
     def block(self, block: int) -> None:
         """One timed launch of every open cell, strictly one at a time."""
-        self._enter(f"block {block + 1} of {self._blocks}", ("measure", block))
+        self._enter(f"block {block + 1} of {self._blocks}", ("measure", block, ""))
         for job in self._jobs("measure", block):
             if _taken_away(self._alone(job)):
-                self._ledger.reopen(job.cell, (job.purpose, job.block))
+                self._ledger.reopen(job.cell, job.slot)
                 self._alone(self._job(job.cell, job.purpose, job.block, job.position))
 
     def _alone(self, job: Job) -> LaunchRecord:
@@ -129,20 +128,20 @@ class Rounds:
             except StorageError:  # the first one is on its way up already
                 continue
 
-    def _jobs(self, purpose: Literal["measure", "memory"], block: int) -> list[Job]:
+    def _jobs(self, purpose: Purpose, block: int) -> list[Job]:
         """What is missing of one block, in its random order."""
         order = block_order(self._cells, self._seed, -1 if purpose == "memory" else block)
         return [
             self._job(cell, purpose, block, position)
             for position, cell in enumerate(order)
-            if self._ledger.needs(cell, (purpose, block))
+            if self._ledger.needs(cell, (purpose, block, ""))
         ]
 
-    def _job(self, cell: Cell, purpose: Literal["measure", "memory"], block: int, position: int) -> Job:
-        attempt = self._ledger.next_attempt(cell, (purpose, block))
+    def _job(self, cell: Cell, purpose: Purpose, block: int, position: int) -> Job:
+        attempt = self._ledger.next_attempt(cell, (purpose, block, ""))
         return Job(cell=cell, purpose=purpose, block=block, attempt=attempt, position=position)
 
-    def _enter(self, stage: str, slot: tuple[str, int]) -> None:
+    def _enter(self, stage: str, slot: Slot) -> None:
         self._stage, self._done = stage, 0
         self._total = sum(self._ledger.needs(cell, slot) for cell in self._cells)
 

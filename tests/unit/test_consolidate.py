@@ -334,7 +334,7 @@ def test_planned_cells_are_reported_cells_whatever_was_launched(
     cells[3] = dataclasses.replace(cells[3], state=planned)
     launches = [
         launch(cells[number], purpose, block, state=state, reason=ReasonRecord(code="c", text="t"))
-        for number, (purpose, block), state in launched
+        for number, (purpose, block, _), state in launched
     ]
     records = list(consolidate(cells, evidence(launches), REGISTRY))
     assert [record.id for record in records] == [of.id for of in cells]
@@ -401,8 +401,8 @@ def test_what_came_from_outside_is_tried_again_by_resume_and_nothing_else_is() -
         assert is_final(ended(state))
     known = [*full(cell())[:2], launch(cell(), block=1, state=State.INTERRUPTED)]
     ledger = Ledger([cell()], lambda _: known, BLOCKS)
-    assert [s for s in slots(BLOCKS) if ledger.needs(cell(), s)] == [("measure", 1), ("measure", 2)]
-    assert ledger.next_attempt(cell(), ("measure", 1)) == 2
+    assert [s for s in slots(BLOCKS) if ledger.needs(cell(), s)] == [("measure", 1, ""), ("measure", 2, "")]
+    assert ledger.next_attempt(cell(), ("measure", 1, "")) == 2
     ledger.note(launch(cell(), block=1, state=State.OOM))
     assert not ledger.is_open(cell()), "a cell that failed is not launched again"
 
