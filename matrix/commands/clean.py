@@ -86,4 +86,5 @@ def _listing(items: list[clean.Cached]) -> str:
         for item in items
     ]
     total = human(sum(item.size_bytes for item in items), "bytes")
-    return tabulate(rows, headers=("kind", "what", "size", "last used", "")) + f"\n\n{total} in all"
+    table = tabulate(rows, headers=("kind", "what", "size", "last used", ""))
+    return f"{table}\n\n{total} in all; what a container engine holds: `matrix images`"

@@ -1,4 +1,4 @@
-"""`matrix images`: list, build and remove the container images of this product."""
+"""`matrix images`: list, build and remove what this product keeps on a container engine."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from matrix import paths
 from matrix.catalog.types import Catalog
 from matrix.commands import shared
 from matrix.config.sweep import load_sweep
-from matrix.environments import locks
+from matrix.environments import clean, locks
 from matrix.environments.base import BuildFailed, build_all
 from matrix.environments.images import ImageBuilder, ImageOptions, pins, shelf, sources
 from matrix.environments.images.base import VARIABLE
 from matrix.errors import EngineLost, ExitCode, UsageError
-from matrix.execution import connect
-from matrix.execution.engine import ENGINE_ERRORS
+from matrix.execution import connect, leases, stored_volumes
+from matrix.execution.engine import ENGINE_ERRORS, Engine, Gone, Refused, Silent
 from matrix.machine import hardware
 from matrix.records import Environment
 from matrix.report.units import human
@@ -54,7 +54,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--packages", choices=("offline", "index"), help="copy wheels in, or ask an index while building"
     )
     parser.add_argument("--jobs", metavar="N", type=_positive, default=JOBS, help="builds at a time")
-    parser.add_argument("--all", action="store_true", help="prune: images too, not only leftovers")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="prune: images and volumes too, not only leftovers; volumes without --framework and --hardware",
+    )
     parser.add_argument(
         "--pin",
         action="store_true",
@@ -81,24 +85,29 @@ def execute(args: argparse.Namespace) -> int:
 def _list(args: argparse.Namespace, catalog: Catalog) -> int:
     try:
         with _engine() as client:
-            there, engine = shelf.contents(client), ""
+            there, kept, engine = shelf.contents(client), stored_volumes.contents(Engine(client)), ""
     except EngineLost as absent:
-        there, engine = [], str(absent)
+        there, kept, engine = [], [], str(absent)
     wanted = _combinations(args, catalog, everywhere=True)
     rows = [_row(environment, catalog, there) for environment in wanted]
     leftovers = [item for item in there if item.leftover]
     if args.json:
-        print(
-            json.dumps(
-                {"engine": engine, "images": rows, "leftovers": [plain(item) for item in leftovers]}, indent=2
-            )
-        )
+        answer = {
+            "engine": engine,
+            "images": rows,
+            "leftovers": [plain(item) for item in leftovers],
+            "volumes": [plain(item) for item in kept],
+        }
+        print(json.dumps(answer, indent=2))
         return ExitCode.OK
     table = [(r["framework"], r["hardware"], r["version"], r["base"], _state(r)) for r in rows]
     print(tabulate(table, headers=("framework", "hardware", "version", "base image", "on the engine")))
     if leftovers:
         size = human(sum(item.size_bytes for item in leftovers), "bytes")
         print(f"\n{len(leftovers)} leftovers of builds that were stopped, {size}: `matrix images prune`")
+    if kept:
+        size = human(sum(item.size_bytes or 0 for item in kept), "bytes")
+        print(f"\n{len(kept)} volumes with models and worker sources, {size}: `matrix images prune --all`")
     if engine:
         print(f"\n{engine}")
     return ExitCode.OK
@@ -133,6 +142,7 @@ def _prune(args: argparse.Namespace, catalog: Catalog) -> int:
     folder = paths.home() / "images"
     names = {f"{e.framework}-{e.hardware}" for e in _combinations(args, catalog, everywhere=True)}
     with _engine() as client:
+        swept = leases.sweep(Engine(client))
         items = [
             item
             for item in shelf.contents(client)
@@ -140,17 +150,39 @@ def _prune(args: argparse.Namespace, catalog: Catalog) -> int:
             and item.image in names
             and not locks.in_use(folder / f"{item.key}.lock")  # being built now, by another run
         ]
-        removals = shelf.remove(client, items)
+        removals: list[shelf.Removal | stored_volumes.Removal] = [
+            *shelf.remove(client, items),
+            *_volumes_removed(args, Engine(client)),
+        ]
     kept = [removal for removal in removals if removal.kept]
-    freed = sum(removal.item.size_bytes for removal in removals if not removal.kept)
+    freed = sum(removal.item.size_bytes or 0 for removal in removals if not removal.kept)
     if args.json:
         print(json.dumps([plain(removal) for removal in removals], indent=2))
     else:
+        for name in swept:
+            print(f"removed {name}, a container of a run that is gone")
         for removal in kept:
-            print(f"kept {' '.join(removal.item.tags) or removal.item.id}: {removal.kept}")
+            print(f"kept {_called(removal.item)}: {removal.kept}")
         size = human(freed, "bytes")
         print(f"removed {len(removals) - len(kept)} of {len(removals)}, up to {size} freed")
     return ExitCode.VERDICT if kept else ExitCode.OK
+
+
+def _volumes_removed(args: argparse.Namespace, engine: Engine) -> list[stored_volumes.Removal]:
+    """Volumes belong to no framework, so they go only where all of it goes."""
+    if not args.all or args.framework or args.hardware:
+        return []
+    items = stored_volumes.contents(engine)
+    # Between two launches no container holds them, and a launch would find an empty one.
+    if clean.any_run(paths.home()) or leases.any_alive(engine):
+        return [stored_volumes.Removal(item=item, kept="a run uses it") for item in items]
+    return stored_volumes.remove(engine, items)
+
+
+def _called(item: shelf.Shelved | stored_volumes.Stored) -> str:
+    if isinstance(item, stored_volumes.Stored):
+        return item.name
+    return " ".join(item.tags) or item.id
 
 
 def _pin(args: argparse.Namespace) -> int:
@@ -181,7 +213,7 @@ def _engine() -> Iterator[docker.DockerClient]:
         with contextlib.closing(connect.client(60)) as client:
             client.ping()
             yield client
-    except ENGINE_ERRORS as error:
+    except (*ENGINE_ERRORS, Gone, Refused, Silent) as error:
         text = " ".join(str(error).split())[:200]
         raise EngineLost(
             f"no container engine answers ({text}): start one, set DOCKER_HOST, or use `--backend venv`"

@@ -81,6 +81,16 @@ def sweep(engine: Engine, *, run: str = "") -> list[str]:
     return removed
 
 
+def any_alive(engine: Engine) -> bool:
+    """Whether a container belongs to a run that lives, or may live, on whatever machine.
+
+    Raises the errors of `Engine.calling`.
+    """
+    with engine.calling() as api:
+        found = api.containers(all=True, filters={"label": LEASE_LABEL})
+    return any(holder(c["Labels"].get(LEASE_LABEL, "")) is not Holder.DEAD for c in found)
+
+
 @functools.cache
 def _machine() -> str:
     """This installation under this name: images of virtual machines share their machine id."""

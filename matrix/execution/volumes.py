@@ -152,18 +152,6 @@ class Volumes:
         return known
 
 
-def remove_caches(engine: Engine) -> list[str]:
-    """Remove every content volume that no container uses; their names."""
-    removed = []
-    with engine.calling() as api:
-        found = api.volumes(filters={"label": leases.CACHE_LABEL})["Volumes"] or []
-    for volume in found:
-        with contextlib.suppress(*ENGINE_ERRORS):
-            engine.api.remove_volume(volume["Name"])
-            removed.append(volume["Name"])
-    return removed
-
-
 def _identity(path: Path) -> tuple[Path, int, int]:
     """Equal as long as the file was not changed."""
     stat = path.stat()
