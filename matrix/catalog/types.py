@@ -322,11 +322,17 @@ class Metric(Entry):
     margin: Annotated[float, Field(gt=0, lt=1)] | None = None  # smallest change that matters, a fraction
     ranked: bool = False  # the best of a row is marked across frameworks
     derived: str = ""  # from what, in words; empty where it was measured
+    levels: list[str] = []  # where it exists; empty: everywhere
+    of: str = ""  # of a percentile: the metric whose samples it is read from
+
+    def exists_at(self, level: str) -> bool:
+        """Whether a cell of this level can have it at all."""
+        return not self.levels or level in self.levels
 
     @model_validator(mode="after")
     def _pooled(self) -> Metric:
-        if (self.across == "pooled") != (self.quantile is not None):
-            raise ValueError("`quantile` and `across: pooled` belong together")
+        if len({self.across == "pooled", self.quantile is not None, bool(self.of)}) > 1:
+            raise ValueError("`quantile`, `of` and `across: pooled` belong together")
         return self
 
 

@@ -236,6 +236,7 @@ def _numbers(
             batch=cell.workload.batch,
             environment=environment,
             parity=known["parity"],
+            level=cell.workload.level,
         )
     except reduce.UnknownMetric as error:
         reason = ReasonRecord(code="unknown_metric", text=str(error))

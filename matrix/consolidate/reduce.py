@@ -23,6 +23,8 @@ ReadSamples = Callable[[LaunchRecord], Samples]
 
 #: phases of a launch that together are the time to its first output
 FIRST_OUTPUT_PHASES = ("import_s", "load_s", "compile_s", "first_call_s")
+#: the metric that the raw samples of a launch are samples of
+TIMED_METRIC = "latency_ms"
 #: metrics that come from the cell's parity
 PARITY_METRICS = ("max_scaled_error", "cosine", "top1_agreement")
 
@@ -62,9 +64,13 @@ def reduce(
     batch: int,
     environment: EnvironmentRecord,
     parity: Parity | None,
+    level: str = "inference",
 ) -> tuple[dict[str, MetricValue], dict[str, str]]:
     """Values by metric id, and the reasons of those that have none. Raises UnknownMetric."""
     values = _values(registry, launches)
+    registry = {
+        name: metric for name, metric in registry.items() if name in values or metric.exists_at(level)
+    }
     derived = {
         "time_to_first_output_s": _first_output(launches),
         "energy_j_per_item": _energy(launches, batch),
@@ -76,7 +82,7 @@ def reduce(
     for name, metric in registry.items():
         found = values.get(name) or derived.get(name, [])
         if metric.across == "pooled":
-            pooled = _quantile(metric, samples)
+            pooled = _quantile(metric, samples if metric.of == TIMED_METRIC else ())
             if isinstance(pooled, str):
                 absent.setdefault(name, pooled)
             else:
