@@ -1,0 +1,76 @@
+"""One process's samples become one number a clock."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from matrix.judge import clocks
+
+MS = 1_000_000
+
+
+def samples(
+    wall_ms: list[float], cpu_ms: list[float] | None = None, **more: list[int]
+) -> dict[str, np.ndarray]:
+    wall = np.array(wall_ms) * MS
+    cpu = wall if cpu_ms is None else np.array(cpu_ms) * MS
+    arrays = {
+        "wall_ns": wall.astype(np.int64),
+        "process_ns": cpu.astype(np.int64),
+        "nivcsw": np.zeros(len(wall), np.int64),
+        "calls": np.ones(len(wall), np.int64),
+    }
+    return arrays | {name: np.array(values, np.int64) for name, values in more.items()}
+
+
+def test_clocks_are_medians_in_milliseconds_a_call() -> None:
+    found = clocks.clocks(samples([20, 40, 60], calls=[10, 10, 10]))
+    assert found["wall"] == pytest.approx(4.0)
+    assert found["cpu"] == pytest.approx(4.0)
+
+
+def test_the_first_sample_of_a_slice_is_dropped_where_the_slice_has_another() -> None:
+    found = clocks.clocks(samples([99, 2, 99, 4, 6], slice=[0, 0, 1, 1, 2]))
+    assert found["wall"] == pytest.approx(4.0)  # of 2, 4 and the only sample of the last slice
+
+
+def test_without_slices_nothing_is_dropped() -> None:
+    assert clocks.clocks(samples([9, 2, 3]))["wall"] == pytest.approx(3.0)
+
+
+def test_interrupted_samples_are_not_clean() -> None:
+    waited = samples([10] * 6 + [30] * 8, [10] * 14)
+    found = clocks.clocks(waited)
+    assert found["wall-clean"] == pytest.approx(10.0)
+    assert found["wall"] == pytest.approx(30.0)
+    assert found["clean_share"] == pytest.approx(6 / 14)
+    switched = samples([10] * 6 + [12] * 8, nivcsw=[0] * 6 + [1] * 8)
+    assert clocks.clocks(switched)["wall-clean"] == pytest.approx(10.0)
+
+
+def test_fewer_than_five_clean_samples_are_no_clock() -> None:
+    found = clocks.clocks(samples([10] * 4 + [30] * 8, [10] * 12))
+    assert "wall-clean" not in found
+    assert found["clean_share"] == pytest.approx(4 / 12)
+
+
+def test_a_call_that_sleeps_has_no_clean_sample_and_no_valid_cpu_time() -> None:
+    found = clocks.clocks(samples([21] * 20, [20] * 20) | {"calls": np.ones(20, np.int64)})
+    assert "wall-clean" not in found
+    sleeper = clocks.clocks(samples([30] * 20, [20] * 20))
+    assert sleeper["cpu_valid"] is False
+
+
+@pytest.mark.parametrize(("cpu", "valid"), [(10.0, True), (9.7, True), (9.0, False), (19.0, False)])
+def test_cpu_time_is_valid_where_one_thread_computes_without_waiting(cpu: float, valid: bool) -> None:
+    assert clocks.clocks(samples([10.0] * 20, [cpu] * 20))["cpu_valid"] is valid
+
+
+def test_preemption_of_most_samples_leaves_cpu_time_valid() -> None:
+    assert clocks.clocks(samples([10.0] * 4 + [25.0] * 16, [10.0] * 20))["cpu_valid"] is True
+
+
+def test_no_samples_are_no_clocks() -> None:
+    assert clocks.clocks({}) == {}
+    assert clocks.clocks(samples([])) == {}
