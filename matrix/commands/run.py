@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from matrix import paths
 from matrix.artefacts.store import ArtefactStore
 from matrix.catalog.types import Catalog
 from matrix.commands import shared
+from matrix.commands.backends import choose_for
 from matrix.commands.progress import observer_for
 from matrix.config.sweep import SweepConfig, load_sweep, sweep_from_data
 from matrix.consolidate.stored import records_of
 from matrix.environments.base import Backend
-from matrix.environments.choose import Asked, Containers, choose
 from matrix.errors import ExitCode, StorageError, UsageError
-from matrix.estimate import artefact_environment
 from matrix.machine import fingerprint as machine
-from matrix.records import Environment, Record
+from matrix.records import Record
 from matrix.report import Options, render, write_all
 from matrix.report.style import Style
+from matrix.store.formats import RunHeader
 from matrix.store.names import check_new_name, find_run
 from matrix.store.runs import RunStore
 from matrix.sweep.outcome import SweepOutcome
@@ -89,8 +88,7 @@ def _new(args: argparse.Namespace, catalog: Catalog) -> tuple[SweepConfig, RunSt
     if args.name:
         check_new_name(results, args.name)
     wanted = {cell.environment for cell in plan.runnable}
-    setup = functools.partial(_containers, catalog, config, wanted)
-    chosen = choose(args.backend, catalog.frameworks, paths.home(), setup)
+    chosen = choose_for(args.backend, catalog, config, wanted)
     header = new_header(
         config,
         backend=chosen.backend.name,
@@ -108,35 +106,22 @@ def _resumed(args: argparse.Namespace, catalog: Catalog) -> tuple[SweepConfig, R
         raise UsageError("--resume continues a run as it was planned: give no -c, --select, --name or --seed")
     store = RunStore.open(find_run(paths.results_dir(args.results), args.resume))
     try:
-        _same_backend(args.backend, store.header.backend)
+        _same_kind(args.backend, store.header)
         config = sweep_from_data(store.header.config, catalog, str(store.folder / "run.json"))
-        setup = functools.partial(_containers, catalog, config, ())
-        asked: Asked = store.header.backend  # type: ignore[assignment]
-        backend = choose(asked, catalog.frameworks, paths.home(), setup).backend
+        backend = choose_for(store.header.backend, catalog, config, ()).backend
     except BaseException:
         store.close()
         raise
     return config, store, backend
 
 
-def _same_backend(asked: str, begun_with: str) -> None:
-    if asked not in ("auto", begun_with):
-        raise UsageError(f"--backend {asked}: this run was begun with {begun_with}")
-
-
-def _containers(catalog: Catalog, config: SweepConfig, wanted: Iterable[Environment]) -> Containers:
-    """What `choose` needs to know of containers; imported only where an engine answers."""
-    from matrix.environments import docker
-    from matrix.environments.images import ImageOptions
-
-    maker = artefact_environment(catalog)
-    return docker.Setup(
-        frameworks=catalog.frameworks,
-        hardware=catalog.hardware,
-        home=paths.home(),
-        environments=tuple(dict.fromkeys([*wanted, *([maker] if maker else [])])),
-        options=ImageOptions(bases=config.images.base, packages=config.images.packages),
-    )
+def _same_kind(asked: str, header: RunHeader) -> None:
+    if header.comparison:
+        raise UsageError(
+            f"{header.id} compares two sides: `matrix upgrade --resume {header.id}` goes on with it"
+        )
+    if asked not in ("auto", header.backend):
+        raise UsageError(f"--backend {asked}: this run was begun with {header.backend}")
 
 
 def _show(args: argparse.Namespace, outcome: SweepOutcome, store: RunStore, catalog: Catalog) -> int:
