@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -38,7 +39,23 @@ class Environment:
 
     @property
     def name(self) -> str:
-        return "-".join([self.framework, self.version, self.hardware, *self.changes])
+        """Readable, unique, and fit for file names: what a change holds beyond that is abridged."""
+        parts = [self.framework, self.version, self.hardware, *map(_plain, self.changes)]
+        return "-".join(parts)
+
+
+_LONGEST_CHANGE = 40
+
+
+@functools.cache
+def _plain(change: str) -> str:
+    """A change as a part of a name: env.X=1, python=python3.12~1a2b3c for a path."""
+    key, _, value = change.partition("=")
+    key = key.replace(":", ".", 1)
+    if re.fullmatch(r"[A-Za-z0-9._+-]*", value) and len(value) <= _LONGEST_CHANGE:
+        return f"{key}={value}"
+    last = re.sub(r"[^A-Za-z0-9._+-]+", "_", value.rstrip("/").rpartition("/")[2])
+    return f"{key}={last[:_LONGEST_CHANGE]}~{content_hash(change, 6)}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

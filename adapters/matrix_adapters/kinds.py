@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from matrix_adapters import checks, clock, memory, probes, process, tensors
-from matrix_adapters.adapter import Adapter, Feed, Runner, make
+from matrix_adapters.adapter import Adapter, Feed, Runner, Unsupported, make
 from matrix_adapters.failures import ContractError
 from matrix_adapters.launch import Launch
 from matrix_adapters.null import NullRunner, SynchronousNullRunner
@@ -23,6 +23,8 @@ _NO_MODEL = ModelSpec(name="none", format="none", task="none")
 def handle(task: Task, launch: Launch) -> None:
     """Do what the task asks and write it down in `launch`. Raises what went wrong."""
     adapter = make(task)
+    if clash := process.overridden(adapter.environment):
+        raise Unsupported(clash)
     process.set_environment(adapter.environment)
     if task.kind is TaskKind.PROBE:
         probe(adapter, task, launch)

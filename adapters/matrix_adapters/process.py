@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from matrix_adapters.protocol import LOG_FILE
+from matrix_adapters.protocol import ASKED_VARIABLE, LOG_FILE
 
 #: The orchestrator may name its process id here; a worker that finds another parent ends at once.
 PARENT_VARIABLE = "FRAMEWORK_MATRIX_PARENT"
@@ -72,6 +72,15 @@ def base_environment(threads: int) -> dict[str, str]:
         # NVML counts devices in this order; CUDA's own default is "fastest first".
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
+
+
+def overridden(variables: Mapping[str, str]) -> str:
+    """Which of `variables` this launch was asked to have another value of, in words; "" for none."""
+    for name in os.environ.get(ASKED_VARIABLE, "").split():
+        if name in variables and variables[name] != os.environ.get(name):
+            asked = os.environ.get(name, "")
+            return f"{name}={asked} was asked for, but the adapter itself sets {name}={variables[name]}"
+    return ""
 
 
 def set_environment(variables: Mapping[str, str]) -> None:

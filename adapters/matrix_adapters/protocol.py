@@ -30,6 +30,21 @@ OUTPUTS_FILE = "outputs.npz"
 HEARTBEAT_FILE = "heartbeat.json"
 LOG_FILE = "log.txt"
 
+# Names, separated by spaces, of variables that this launch was asked to have (`env:` of a comparison).
+ASKED_VARIABLE = "FRAMEWORK_MATRIX_ASKED"
+#: what the worker sets for every framework alike (see `process.base_environment`): nobody may ask for it
+WORKER_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "OMP_DYNAMIC",
+    "OMP_WAIT_POLICY",
+    "GOMP_SPINCOUNT",
+    "KMP_BLOCKTIME",
+    "CUDA_DEVICE_ORDER",
+)
+
 
 class State(enum.StrEnum):
     """How a planned cell ended; exactly one per cell."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from matrix_adapters.protocol import ModelSpec
 
@@ -101,9 +104,18 @@ class Build(Entry):
     versions: list[str] = Field(min_length=1)  # known to work, the preferred one first
     steps: list[InstallStep] = Field(min_length=1)
     constraints: str | None = None  # file name in `constraints/`, `{version}` filled in
+    #: versions, as a specifier -> pins for those of them that have no constraints file: what they fail with
+    limits: dict[str, list[str]] = {}
     import_package: str | None = None  # where this build's package has another name
     needs_index: bool = False  # an image of it cannot be built from wheels chosen beforehand
     cost: BuildCost = BuildCost()
+
+    @field_validator("limits")
+    @classmethod
+    def _specifiers(cls, limits: dict[str, list[str]]) -> dict[str, list[str]]:
+        for specifier in limits:
+            SpecifierSet(specifier)  # InvalidSpecifier is a ValueError
+        return limits
 
 
 class HardwareSupport(Entry):
@@ -149,6 +161,18 @@ class Framework(Entry):
         if entry.constraints is None or version not in entry.versions:
             return None
         return self.data_dir / "constraints" / entry.constraints.replace("{version}", version)
+
+    def distributions(self) -> frozenset[str]:
+        """Normal names of all that this framework's environments are known to hold."""
+        lines = list(self.provided_by)
+        for name, build in self.builds.items():
+            lines += [line for step in build.steps for line in step.install]
+            for version in build.versions:
+                path = self.constraints(name, version)
+                if path is not None and path.is_file():
+                    lines += path.read_text(encoding="utf-8").splitlines()
+        found = (re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", line) for line in lines)
+        return frozenset(canonicalize_name(match[0]) for match in found if match)
 
     @model_validator(mode="after")
     def _references(self) -> Framework:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Collection
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from matrix import paths
 from matrix.catalog.types import Catalog
 from matrix.config.sweep import SweepConfig, load_sweep
 from matrix.environments import ready
+from matrix.environments.base import BuildFailed
 from matrix.environments.recipe import recipe_for
 from matrix.estimate import artefact_environment
 from matrix.machine import fingerprint as machine
@@ -73,8 +75,10 @@ def sweep_and_plan(args: argparse.Namespace, catalog: Catalog) -> tuple[SweepCon
 
 def _already_built(environments: Collection[Environment], catalog: Catalog, home: Path) -> set[Environment]:
     folder = home / "environments"
-    return {
-        environment
-        for environment in environments
-        if ready.read(folder / recipe_for(catalog.frameworks[environment.framework], environment).key)
-    }
+    found = set()
+    for environment in environments:
+        with contextlib.suppress(BuildFailed):  # it has no recipe: its build will say why
+            recipe = recipe_for(catalog.frameworks[environment.framework], environment)
+            if ready.read(folder / recipe.key):
+                found.add(environment)
+    return found

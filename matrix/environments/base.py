@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 
 from matrix.records import Backend as BackendName
 from matrix.records import Environment
-from matrix_adapters.protocol import Flag, Reason
+from matrix_adapters.protocol import ASKED_VARIABLE, Flag, Reason, content_hash
 
 _Built = TypeVar("_Built")
 _Made_co = TypeVar("_Made_co", covariant=True)
@@ -41,6 +41,7 @@ class BuiltEnvironment:
     python_version: str
     worker_path: Path  # the folder that holds `matrix_adapters`, and nothing else
     import_path: tuple[str, ...] = ()  # more folders, where packages were installed that way
+    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)  # `env:` of its changes
     lock: tuple[str, ...]  # what is really installed, "name==version", sorted
     size_bytes: int | None = None
     flags: tuple[Flag, ...] = ()
@@ -55,7 +56,8 @@ class BuiltEnvironment:
 
     def environ(self) -> dict[str, str]:
         """The worker's whole environment: this process's, less what would change its interpreter."""
-        return {**clean_environ(), "PYTHONPATH": os.pathsep.join([str(self.worker_path), *self.import_path])}
+        path = os.pathsep.join([str(self.worker_path), *self.import_path])
+        return {**clean_environ(), **asked_for(self.variables), "PYTHONPATH": path}
 
 
 class BuildFailed(Exception):
@@ -155,6 +157,16 @@ def build_all(
     for future, environment in futures.items():
         results[environment] = future.result()
     return results
+
+
+def asked_for(variables: Mapping[str, str]) -> dict[str, str]:
+    """`variables` for a worker, with their names: it refuses where its adapter would override one."""
+    return {**variables, ASKED_VARIABLE: " ".join(sorted(variables))} if variables else {}
+
+
+def with_variables(key: str, variables: Mapping[str, str]) -> str:
+    """The content key of what `key` names when its workers have these variables besides."""
+    return content_hash([key, dict(variables)]) if variables else key
 
 
 def clean_environ(base: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -60,7 +60,8 @@ def imports(recipe: Recipe, folder: Path, log: Path, cancelled: threading.Event 
     _fail(
         "import_failed",
         f"`import {recipe.import_package}` fails in the finished environment: {said}. "
-        f"Pin versions that fit together in its constraints. Full output: {log}",
+        "Pin versions that fit together in its constraints, or change one for this comparison "
+        f"(--base-with, --candidate-with numpy=1.26.4). Full output: {log}",
     )
 
 

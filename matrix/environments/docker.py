@@ -20,7 +20,15 @@ import docker
 import docker.errors
 
 from matrix.catalog.types import ContainerFacts, Framework, Hardware
-from matrix.environments.base import BuildFailed, BuiltEnvironment, Progress, quiet
+from matrix.environments import changes
+from matrix.environments.base import (
+    BuildFailed,
+    BuiltEnvironment,
+    Progress,
+    asked_for,
+    quiet,
+    with_variables,
+)
 from matrix.environments.bundle import Bundle, third_party_sources
 from matrix.environments.images import BuiltImage, ImageOptions, base, ensure_image, sources
 from matrix.execution import connect, leases
@@ -136,10 +144,11 @@ class DockerBackend:
         except Silent as silent:
             reason = Reason(code="engine_lost", text=f"the container engine was lost: {silent}")
             raise BuildFailed(reason, image.log) from silent
+        variables = changes.of(image.environment.changes).environ
         return ContainerEnvironment(
             environment=image.environment,
             backend=self.name,
-            key=image.key,
+            key=with_variables(image.key, variables),
             python=Path(image.python),
             python_version=image.python_version,
             worker_path=plan.worker,
@@ -150,6 +159,7 @@ class DockerBackend:
             reused=image.reused,
             notes=image.notes,
             log=image.log,
+            variables=variables,
             plan=plan,
             engine=self.engine,
             volumes=self._volumes,
@@ -157,13 +167,14 @@ class DockerBackend:
 
     def _plan(self, image: BuiltImage) -> Plan:
         facts = self._hardware[image.environment.hardware].container
+        wanted = changes.of(image.environment.changes)
         devices = nodes(facts) if self._is_local() else facts.device_nodes
         return Plan(
             image=image.id,
             python=image.python,
             worker=self._bundle.stage(),
             run=self._run,
-            environ=facts.environment,
+            environ={**facts.environment, **asked_for(wanted.environ)},
             memory_bytes=self._memory or self._memory_of_engine(),
             cpuset=own_cores() if self._is_local() else "",
             shm_bytes=facts.shm_bytes,
@@ -214,6 +225,9 @@ class Setup:
         for environment in self.environments:
             # What has no image at all is a failed build of that environment, not of all.
             with contextlib.suppress(BuildFailed):
+                if own := changes.of(environment.changes).base:
+                    yield own
+                    continue
                 source = sources.source(self.frameworks[environment.framework], environment.hardware)
                 yield base.reference(source, self.options.bases)
 

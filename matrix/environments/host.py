@@ -19,8 +19,15 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from matrix.catalog.types import Framework
-from matrix.environments import installed
-from matrix.environments.base import BuildFailed, BuiltEnvironment, Progress, no_session, quiet
+from matrix.environments import changes, installed
+from matrix.environments.base import (
+    BuildFailed,
+    BuiltEnvironment,
+    Progress,
+    no_session,
+    quiet,
+    with_variables,
+)
 from matrix.environments.bundle import Bundle, third_party_sources
 from matrix.records import Environment
 from matrix_adapters.protocol import Flag, Reason, content_hash
@@ -45,8 +52,11 @@ class HostBackend:
         progress: Progress = quiet,
         cancelled: threading.Event | None = None,
     ) -> BuiltEnvironment:
-        """Raises BuildFailed: `not_installed`, `other_version`, or `two_distributions`."""
+        """Raises BuildFailed: `cannot_change`, `not_installed`, `other_version`, or `two_distributions`."""
         started = time.monotonic()
+        if problem := changes.impossible(environment.changes, self.name):
+            raise BuildFailed(Reason(code="cannot_change", text=problem))
+        variables = changes.of(environment.changes).environ
         framework = self._frameworks[environment.framework]
         lock = installed.lock_of(*(Path(entry) for entry in self._path or sys.path))
         versions = installed.versions_of(lock)
@@ -80,10 +90,11 @@ class HostBackend:
         return BuiltEnvironment(
             environment=environment,
             backend=self.name,
-            key=content_hash({"host": lock, "python": sys.version}),
+            key=with_variables(content_hash({"host": lock, "python": sys.version}), variables),
             python=Path(sys.executable),
             python_version=platform.python_version(),
             worker_path=self._bundle.stage(),
+            variables=variables,
             lock=lock,
             flags=(
                 Flag(code="not_isolated", text="measured in an interpreter that this product did not build"),

@@ -16,8 +16,11 @@ BYTECODE = (".pyc", ".pyo")
 
 
 def site_packages(environment: Path) -> Path:
-    """The folder that holds the packages of a virtualenv made by the running Python."""
+    """The folder that holds the packages of a virtualenv, whichever Python it was made with."""
     base = str(environment)
+    found = sorted(environment.glob("lib/p*/site-packages"))  # POSIX: lib/python3.12, lib/pypy3.11
+    if len(found) == 1:
+        return found[0]
     return Path(sysconfig.get_path("purelib", "venv", {"base": base, "platbase": base}))
 
 

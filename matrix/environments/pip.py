@@ -22,6 +22,7 @@ from packaging.version import Version
 from matrix.environments import locks
 from matrix.environments.base import BuildFailed, Progress, clean_environ
 from matrix.environments.installed import interpreter, site_packages
+from matrix.environments.interpreters import Interpreter, running
 from matrix.environments.pip_errors import explain, not_found
 from matrix.environments.process import run_owned
 from matrix.environments.recipe import Step
@@ -45,12 +46,15 @@ _REMOVED = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_LOG", "PI
 _AT_WORK = re.compile(r"\s*(?P<verb>Collecting|Downloading|Processing) (?P<what>\S+)(?P<size> \(\d[^)]*B\))?")
 
 
-def make_virtualenv(folder: Path, log: Path, cancelled: threading.Event | None) -> None:
-    """An empty virtualenv of the running interpreter. Raises BuildFailed."""
-    command = [sys.executable, "-m", "venv", "--without-pip", str(folder)]
+def make_virtualenv(
+    folder: Path, log: Path, cancelled: threading.Event | None, python: Interpreter | None = None
+) -> None:
+    """An empty virtualenv of `python`, else of the running interpreter. Raises BuildFailed."""
+    made_by = python or running()
+    command = [made_by.path, "-m", "venv", "--without-pip", str(folder)]
     status, output = run_owned(command, log=log, environ=clean_environ(), cancelled=cancelled)
     if status != 0:
-        raise BuildFailed(explain(output, what="python -m venv", log=log), log)
+        raise BuildFailed(explain(output, what="python -m venv", log=log, python=made_by), log)
 
 
 def install(
@@ -62,6 +66,7 @@ def install(
     log: Path,
     cancelled: threading.Event | None,
     progress: Progress,
+    python: Interpreter | None = None,
 ) -> None:
     """One step of a recipe. An unreachable index gets a second try. Raises BuildFailed."""
     base = [*pip, "--python", str(interpreter(folder)), "install", "--no-compile"]
@@ -83,7 +88,8 @@ def install(
         if missing := not_found(output):  # only verbose output tells "no wheel here" from "no such version"
             lookup = [*base, "-vv", "--dry-run", "--no-deps", "--ignore-installed", missing]
             _, links = run_owned(lookup, log=log, environ=pip_environ(), cancelled=cancelled)
-        reason = explain(output, what="pip install " + " ".join(step.requirements), log=log, links=links)
+        what = "pip install " + " ".join(step.requirements)
+        reason = explain(output, what=what, log=log, links=links, python=python)
         if reason.code != "index_unreachable" or attempt == 2:
             raise BuildFailed(reason, log)
         progress("the package index does not answer, trying once more")

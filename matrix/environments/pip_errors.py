@@ -16,6 +16,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
+from matrix.environments.interpreters import Interpreter, running
 from matrix_adapters.protocol import Reason
 
 _NO_MATCH = re.compile(
@@ -50,14 +51,20 @@ _SOURCE_PACKAGE = re.compile(
 _LAST_WORDS = re.compile(r"^\W*(?P<line>.*)\n\s*│?\s*\[end of output\]", re.MULTILINE)
 
 
-def explain(output: str, *, what: str, log: Path, links: str = "") -> Reason:
-    """The reason for a failed `what`. `links`: the verbose output of looking up what was not found."""
+def explain(
+    output: str, *, what: str, log: Path, links: str = "", python: Interpreter | None = None
+) -> Reason:
+    """The reason for a failed `what`. `links`: the verbose output of looking up what was not found.
+
+    `python` is the one that was installed for; None: the running one.
+    """
     see = f" Full output: {log}"
+    python = python or running()
     found = (
         _disk_full(output)
         or _conflict(output)
-        or _wrong_python(output, links)
-        or _source_build(output)
+        or _wrong_python(output, links, python)
+        or _source_build(output, python)
         or _unreachable(output)
         or _no_such_version(output)
         or _build_error(output, what)
@@ -95,20 +102,20 @@ def _conflict(output: str) -> tuple[str, str] | None:
     )
 
 
-def _wrong_python(output: str, links: str) -> tuple[str, str] | None:
+def _wrong_python(output: str, links: str, python: Interpreter) -> tuple[str, str] | None:
     """The version exists, but not for this Python or platform."""
-    here = f"{_python()} on {sys.platform} {platform.machine()}"
+    here = f"{python.title} on {sys.platform} {platform.machine()}"
     found = None
     if other := _ONE_REQUIRES_PYTHON.search(output):
-        found = _other_python(other["package"], other["need"])
+        found = _other_python(other["package"], other["need"], python)
     elif file := _NOT_A_WHEEL_HERE.search(output):
         found = f"{Path(file['file']).name} is no wheel for {here}. {_CHOOSE_PYTHON}"
     elif wanted := not_found(output):
         skipped = _REQUIRES_PYTHON.finditer(f"{output}\n{links}")
         other = next((match for match in skipped if _satisfies(wanted, match["version"])), None)
-        tags = _other_tags(wanted, links)
+        tags = _other_tags(wanted, links, python)
         if other:
-            found = _other_python(f"{_name(wanted)} {other['version']}", other["need"].strip())
+            found = _other_python(f"{_name(wanted)} {other['version']}", other["need"].strip(), python)
         elif tags:
             found = f"{wanted} has no wheel for {here}; it has them for {', '.join(tags)}. {_CHOOSE_PYTHON}"
     return ("no_wheel", found) if found else None
@@ -139,7 +146,7 @@ def _unreachable(output: str) -> tuple[str, str] | None:
     ).replace("  ", " ")
 
 
-def _source_build(output: str) -> tuple[str, str] | None:
+def _source_build(output: str, python: Interpreter) -> tuple[str, str] | None:
     """No wheel fitted, so pip tried to build one, and the package's own build failed."""
     failed = _SOURCE_BUILD.search(output)
     if not failed:
@@ -150,7 +157,7 @@ def _source_build(output: str) -> tuple[str, str] | None:
     words = _LAST_WORDS.search(output)
     said = f" ({words['line'].strip()[:200]})" if words and words["line"].strip() else ""
     return "build_error", (
-        f"{package} had to be built from source, since no wheel of it fits {_python()} on "
+        f"{package} had to be built from source, since no wheel of it fits {python.title} on "
         f"{platform.machine()}, and that failed{said}. Ask for a version with a wheel, or use another Python."
     )
 
@@ -164,13 +171,13 @@ def _build_error(output: str, what: str) -> tuple[str, str]:
 _CHOOSE_PYTHON = "Run with another Python, or ask for a version that supports this one."
 
 
-def _other_python(package: str, need: str) -> str:
-    return f"{package} needs Python {need}, this is {platform.python_version()}. {_CHOOSE_PYTHON}"
+def _other_python(package: str, need: str, python: Interpreter) -> str:
+    return f"{package} needs Python {need}, this is {python.version}. {_CHOOSE_PYTHON}"
 
 
-def _other_tags(wanted: str, links: str) -> list[str]:
+def _other_tags(wanted: str, links: str, python: Interpreter) -> list[str]:
     """Interpreter tags (platform tags where the interpreter fits) of the wheels that were passed over."""
-    mine = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    mine = python.tag
     machine = platform.machine().lower()
     interpreters: set[str] = set()
     platforms: set[str] = set()
@@ -202,7 +209,3 @@ def _name(wanted: str) -> str:
         return Requirement(wanted).name
     except InvalidRequirement:
         return wanted
-
-
-def _python() -> str:
-    return f"{platform.python_implementation()} {sys.version_info.major}.{sys.version_info.minor}"

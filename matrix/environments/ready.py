@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import platform
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
@@ -67,7 +66,7 @@ def write(recipe: Recipe, folder: Path, *, notes: list[str], seconds: float) -> 
         framework=recipe.framework,
         version=recipe.version,
         build=recipe.build,
-        python=platform.python_version(),
+        python=recipe.interpreter.version,
         lock=lock,
         size_bytes=installed.folder_size(folder),
         flags=tuple(_flags(recipe, lock, last)),
@@ -114,7 +113,7 @@ def _interpreter_says(folder: Path) -> str:
 
 def _flags(recipe: Recipe, lock: tuple[str, ...], last: Path) -> list[Flag]:
     found = []
-    if recipe.constraints and (wrong := installed.differences(lock, recipe.constraints)):
+    if recipe.constraints and (wrong := installed.differences(lock, recipe.all_constraints)):
         found.append(
             Flag(
                 code="differs_from_constraints",

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import platform
 import sys
-import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
 
 from matrix.catalog.types import Framework
+from matrix.environments import changes, interpreters, substitute
 from matrix.environments.base import BuildFailed
+from matrix.environments.interpreters import Interpreter
 from matrix.records import Environment
 from matrix_adapters.protocol import Reason, content_hash
 
@@ -38,28 +40,49 @@ class Recipe:
     build: str
     steps: tuple[Step, ...]
     constraints: str = ""  # text of the pinned set; empty where the catalog has none
+    pins: str = ""  # more of them: what was changed on purpose, limits of versions that have no pinned set
+    as_of: str = ""  # nothing uploaded later counts (UTC, ISO 8601); "" where everything is pinned
+    python: Interpreter | None = None  # None: the running one
     import_package: str = ""
     provided_by: tuple[str, ...] = ()
     disk_mb: float = 0.0
 
     @property
+    def all_constraints(self) -> str:
+        """What pip is given as constraints."""
+        return self.constraints + self.pins
+
+    @property
+    def interpreter(self) -> Interpreter:
+        """The Python that the environment is made with."""
+        return self.python or interpreters.running()
+
+    @property
     def key(self) -> str:
         """Equal for equal instructions, Python and platform. Names the folder of the environment."""
-        return content_hash(
-            {
-                "framework": self.framework,
-                "version": self.version,
-                "build": self.build,
-                "steps": [step.parts() for step in self.steps],
-                "constraints": self.constraints,
-                "python": [sys.implementation.name, platform.python_version(), _abi()],
-                "platform": [sys.platform, platform.machine()],
-            }
-        )
+        python = self.interpreter
+        facts: dict[str, object] = {
+            "framework": self.framework,
+            "version": self.version,
+            "build": self.build,
+            "steps": [step.parts() for step in self.steps],
+            "constraints": self.all_constraints,
+            "python": [python.implementation, python.version, python.abi],
+            "platform": [sys.platform, platform.machine()],
+        }
+        if self.python is not None:  # another build of the same version is another interpreter
+            facts["interpreter"] = self.python.path
+        if self.as_of:
+            facts["as_of"] = self.as_of
+        return content_hash(facts)
 
 
-def recipe_for(framework: Framework, environment: Environment) -> Recipe:
-    """The recipe of `environment`. Raises BuildFailed where the catalog has no such build."""
+def recipe_for(framework: Framework, environment: Environment, as_of: str = "") -> Recipe:
+    """The recipe of `environment`, its changes made; `as_of` counts where not everything is pinned.
+
+    Raises BuildFailed where the catalog has no such build (`no_such_build`), there is no such Python
+    (`no_python`), or a local wheel is gone (`no_wheel`).
+    """
     build = environment.build or framework.hardware[environment.hardware].build
     entry = framework.builds.get(build)
     if entry is None:
@@ -67,24 +90,68 @@ def recipe_for(framework: Framework, environment: Environment) -> Recipe:
         raise BuildFailed(
             Reason(code="no_such_build", text=f"{framework.title} has no build {build!r}; it has: {known}")
         )
+    steps = [
+        Step(
+            requirements=s.requirements(environment.version),
+            no_deps=s.no_deps,
+            index=s.index,
+            links=s.links,
+        )
+        for s in entry.steps
+    ]
+    constraints = _constraints(framework.constraints(build, environment.version))
+    pins = "" if constraints else substitute.limits(entry.limits, environment.version)
+    wanted = changes.of(environment.changes)
+    exact = _exact(wanted.requirements)
+    missing = [
+        line for name, line in exact.items() if not any(substitute.names(name, s.requirements) for s in steps)
+    ]
     return Recipe(
         framework=framework.name,
         version=environment.version,
         build=build,
-        steps=tuple(
-            Step(
-                requirements=s.requirements(environment.version),
-                no_deps=s.no_deps,
-                index=s.index,
-                links=s.links,
-            )
-            for s in entry.steps
-        ),
-        constraints=_constraints(framework.constraints(build, environment.version)),
+        steps=_with(missing, [_changed(step, exact) for step in steps]),
+        constraints=substitute.without(constraints, exact),
+        pins=substitute.without(pins, exact) + "".join(f"{line}\n" for line in exact.values()),
+        as_of="" if constraints and not exact else as_of,
+        python=_python(wanted.python),
         import_package=entry.import_package or framework.import_package,
         provided_by=tuple(framework.provided_by),
         disk_mb=entry.cost.disk_mb,
     )
+
+
+def _exact(requirements: Mapping[str, str]) -> dict[str, str]:
+    """Normal name -> the one requirement that stands for it, a wheel with its hash."""
+    try:
+        return {name: substitute.exact(name, value) for name, value in requirements.items()}
+    except OSError as error:
+        text = f"the wheel {error.filename} cannot be read: {error.strerror}"
+        raise BuildFailed(Reason(code="no_wheel", text=text)) from error
+
+
+def _changed(step: Step, exact: Mapping[str, str]) -> Step:
+    return dataclasses.replace(step, requirements=substitute.replaced(step.requirements, exact))
+
+
+def _with(missing: list[str], steps: list[Step]) -> tuple[Step, ...]:
+    """What no step names is asked for in the last that resolves dependencies from the usual index."""
+    if not missing:
+        return tuple(steps)
+    for at in reversed(range(len(steps))):
+        if not steps[at].no_deps and steps[at].index is None:
+            more = (*steps[at].requirements, *missing)
+            return (*steps[:at], dataclasses.replace(steps[at], requirements=more), *steps[at + 1 :])
+    return (*steps, Step(requirements=tuple(missing)))
+
+
+def _python(asked: str) -> Interpreter | None:
+    if not asked:
+        return None
+    try:
+        return interpreters.find(asked)
+    except interpreters.NoInterpreter as missing:
+        raise BuildFailed(Reason(code="no_python", text=f"python={asked}: {missing}")) from None
 
 
 def _constraints(path: Path | None) -> str:
@@ -93,8 +160,3 @@ def _constraints(path: Path | None) -> str:
         return ""
     lines = (line.split("#", 1)[0].strip() for line in path.read_text(encoding="utf-8").splitlines())
     return "".join(f"{line}\n" for line in lines if line)
-
-
-def _abi() -> str:
-    """Tells a free-threaded or debug interpreter, or another C library, from the usual one."""
-    return str(sysconfig.get_config_var("SOABI") or "")

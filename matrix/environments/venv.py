@@ -17,8 +17,15 @@ from pathlib import Path
 from typing import IO, Literal
 
 from matrix.catalog.types import Framework
-from matrix.environments import checks, installed, locks, pip, ready
-from matrix.environments.base import BuildFailed, BuiltEnvironment, Progress, no_session, quiet
+from matrix.environments import changes, checks, installed, locks, pip, ready
+from matrix.environments.base import (
+    BuildFailed,
+    BuiltEnvironment,
+    Progress,
+    no_session,
+    quiet,
+    with_variables,
+)
 from matrix.environments.bundle import Bundle, third_party_sources
 from matrix.environments.recipe import Recipe, recipe_for
 from matrix.records import Environment
@@ -69,7 +76,10 @@ class VenvBackend:
         """
         started = time.monotonic()
         framework = self._frameworks[environment.framework]
+        if problem := changes.impossible(environment.changes, self.name):
+            raise BuildFailed(Reason(code="cannot_change", text=problem))
         recipe = recipe_for(framework, environment)
+        variables = changes.of(environment.changes).environ
         worker_path = self._bundle.stage()
         target = self.folder / recipe.key
         lock_file = self.folder / f"{recipe.key}.lock"
@@ -95,10 +105,11 @@ class VenvBackend:
         return BuiltEnvironment(
             environment=environment,
             backend=self.name,
-            key=recipe.key,
+            key=with_variables(recipe.key, variables),
             python=installed.interpreter(target),
             python_version=marker.python,
             worker_path=worker_path,
+            variables=variables,
             lock=marker.lock,
             size_bytes=marker.size_bytes,
             flags=marker.flags,
@@ -184,11 +195,11 @@ class VenvBackend:
         """Make the virtualenv and run the steps; what was left out and why."""
         notes: list[str] = []
         progress("making a virtualenv")
-        pip.make_virtualenv(target, log, cancelled)
+        pip.make_virtualenv(target, log, cancelled, recipe.python)
         constraints = None
-        if recipe.constraints:
+        if recipe.all_constraints:
             constraints = target / CONSTRAINTS_FILE
-            constraints.write_text(recipe.constraints, encoding="utf-8")
+            constraints.write_text(recipe.all_constraints, encoding="utf-8")
         command = pip.host_pip(self._home, log, cancelled)
         started = time.monotonic()
         for number, step in enumerate(recipe.steps, 1):
@@ -209,6 +220,7 @@ class VenvBackend:
                     log=log,
                     cancelled=cancelled,
                     progress=told,
+                    python=recipe.python,
                 )
             except BuildFailed as failure:
                 if step.index is None or failure.reason.code not in ("index_unreachable", "no_such_version"):

@@ -23,7 +23,7 @@ from docker.models.images import Image
 from packaging.utils import canonicalize_name
 
 from matrix.catalog.types import Framework
-from matrix.environments import installed, locks, pip
+from matrix.environments import changes, installed, locks, pip
 from matrix.environments.base import BuildFailed, Progress, quiet
 from matrix.environments.images import base, build, context, failures, index, labels, sources, wheels
 from matrix.environments.images.job import Job
@@ -110,7 +110,7 @@ def ensure_image(
 ) -> BuiltImage:
     """Reuse the image of that content, else build it.
 
-    Raises BuildFailed: `no_image`, `base_unnamed`, `base_missing`, `base_without_python`,
+    Raises BuildFailed: `cannot_change`, `no_image`, `base_unnamed`, `base_missing`, `base_without_python`,
     `base_unfit`, one of the reasons of `pip_errors`, `dockerfile_syntax`, `build_step_failed`,
     `build_silent`, `disk_full`, `engine_refused`, `engine_lost`, `build_error`; BuildCancelled
     when `cancelled` was set meanwhile.
@@ -120,10 +120,12 @@ def ensure_image(
     folder = home / "images"
     folder.mkdir(parents=True, exist_ok=True)
     source = sources.source(framework, environment.hardware)
+    if problem := changes.impossible(environment.changes, "docker"):
+        raise BuildFailed(Reason(code="cannot_change", text=problem))
     recipe = recipe_for(framework, environment)
     if framework.builds[recipe.build].needs_index:
         options = dataclasses.replace(options, packages="index")
-    name = base.reference(source, options.bases)
+    name = changes.of(environment.changes).base or base.reference(source, options.bases)
     log = folder / f"{environment.name}.log"
     job = Job(home=home, log=log, progress=progress, cancelled=cancelled, probe=probe or pip.IndexProbe())
     try:
@@ -307,7 +309,7 @@ def _read_inside(client: docker.DockerClient, image: Image, stored: Path) -> _In
 
 
 def _flags(recipe: Recipe, lock: tuple[str, ...]) -> tuple[Flag, ...]:
-    if recipe.constraints and (wrong := installed.differences(lock, recipe.constraints)):
+    if recipe.constraints and (wrong := installed.differences(lock, recipe.all_constraints)):
         text = f"the environment differs from its constraints: {some(wrong)}"
         return (Flag(code="differs_from_constraints", text=text),)
     return ()

@@ -28,18 +28,23 @@ _CERTIFICATES = "context/ca.pem"
 
 
 def entries(recipe: Recipe, probe: pip.IndexProbe) -> tuple[list[context.Entry], tuple[str, ...]]:
-    """The files that replace the wheels, and what was left out. Raises BuildFailed (`secret_in_index`)."""
+    """The files that replace the wheels, and what was left out. Raises BuildFailed (`secret_in_index`,
+    `cannot_change`).
+    """
     notes = []
     lines = []
+    if "@ file:" in recipe.pins:
+        said = "a local wheel is no use to an index build: leave `images.packages` at `offline`"
+        raise BuildFailed(Reason(code="cannot_change", text=said))
     for step in recipe.steps:
         if step.index and (problem := probe.problem(step.index)):
             notes.append(f"index {step.index} was left out: {problem}")
             continue
-        lines.append(_line(step, constrained=bool(recipe.constraints)))
+        lines.append(_line(step, constrained=bool(recipe.all_constraints)))
     settings = _pip_settings()
     files = [context.of_bytes("context/steps", "".join(f"{line}\n" for line in lines))]
-    if recipe.constraints:
-        files.append(context.of_bytes("context/constraints.txt", recipe.constraints))
+    if recipe.all_constraints:
+        files.append(context.of_bytes("context/constraints.txt", recipe.all_constraints))
     certificate = settings.pop("cert", "")
     if certificate and Path(certificate).is_file():
         files.append(context.of_file(_CERTIFICATES, Path(certificate)))

@@ -57,7 +57,7 @@ def set_key(recipe: Recipe, base: BaseFacts) -> str:
     return content_hash(
         {
             "steps": [step.parts() for step in recipe.steps],
-            "constraints": recipe.constraints,
+            "constraints": recipe.all_constraints,
             "python": [base.implementation, _minor(base)],
             "platform": [base.machine, base.libc],
         }
@@ -162,7 +162,7 @@ def _download(recipe: Recipe, base: BaseFacts, folder: Path, job: Job) -> WheelS
             notes.append(f"index {step.index} was left out: {problem}")
             continue
         # What earlier steps brought stays as it is, as it would in a virtualenv.
-        pinned.write_text(recipe.constraints + _pins(folder), encoding="utf-8")
+        pinned.write_text(recipe.all_constraints + _pins(folder), encoding="utf-8")
         options = ["--dest", str(folder), "--find-links", str(folder), "--constraint", str(pinned)]
         told(f"pip download {step.requirements[0]}")
         try:
