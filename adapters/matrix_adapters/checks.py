@@ -83,6 +83,23 @@ def sample_flags(samples: clock.Samples) -> list[Flag]:
     return [*_outliers(wall, cpu, samples.nivcsw), *_trend(wall)]
 
 
+def slice_flags(samples: clock.Samples, numbers: clock.Integers) -> list[Flag]:
+    """The same of samples that were taken in slices, with the number of each one's slice.
+
+    There are thousands of samples, of which some are always far out: drift and outliers are
+    looked for among the slices' medians, and only a compilation in single samples.
+    """
+    wall = samples.per_call(samples.wall_ns)
+    cpu = samples.per_call(samples.process_ns)
+    compiled = [f for f in _outliers(wall, cpu, samples.nivcsw) if f.code == "late_compile"]
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+    typical, typical_cpu = (
+        np.array([np.median(part) for part in np.split(values, starts[1:])]) for values in (wall, cpu)
+    )
+    switches = np.add.reduceat(samples.nivcsw, starts)
+    return [*compiled, *_outliers(typical, typical_cpu, switches, "slice"), *_trend(typical)]
+
+
 def _differs_from_asked(task: Task, effective: Mapping[str, Any]) -> list[Flag]:
     asked = {"threads": task.threads, "precision": task.precision, "math_mode": task.math_mode}
     found = []
@@ -166,7 +183,7 @@ def _overhead_flags(sampling: Mapping[str, Any]) -> list[Flag]:
     return [Flag(code="overhead", text=f"overhead {share:.1%}: the loop's own cost is part of the number")]
 
 
-def _outliers(wall: np.ndarray, cpu: np.ndarray, nivcsw: np.ndarray) -> list[Flag]:
+def _outliers(wall: np.ndarray, cpu: np.ndarray, nivcsw: np.ndarray, what: str = "sample") -> list[Flag]:
     if len(wall) < 3:
         return []
     median, median_cpu = float(np.median(wall)), float(np.median(cpu))
@@ -174,7 +191,7 @@ def _outliers(wall: np.ndarray, cpu: np.ndarray, nivcsw: np.ndarray) -> list[Fla
     ratio = float(wall[worst]) / median
     if ratio <= OUTLIER_FACTOR:
         return []
-    where = f"sample {worst + 1} of {len(wall)} took {ratio:.1f} x the median"
+    where = f"{what} {worst + 1} of {len(wall)} took {ratio:.1f} x the median"
     early = worst < math.ceil(len(wall) / 3)
     if early and float(cpu[worst]) > OUTLIER_FACTOR * median_cpu:
         return [Flag(code="late_compile", text=f"{where}, computing: a compilation inside the steady phase?")]

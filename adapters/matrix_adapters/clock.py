@@ -22,7 +22,7 @@ import gc
 import math
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -64,13 +64,30 @@ class Samples:
     def arrays(self) -> dict[str, Integers]:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
+    def only(self, kept: npt.NDArray[np.bool_]) -> Samples:
+        """The samples where `kept`, bool[n], is true."""
+        return Samples(**{name: values[kept] for name, values in self.arrays().items()})
+
+
+def joined(parts: Sequence[Samples]) -> Samples:
+    """Samples of one process that were taken at several times, in that order; at least one part."""
+    names = [field.name for field in dataclasses.fields(Samples)]
+    return Samples(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Warmup:
-    """How the runner was warmed up, at exactly the shapes that are measured."""
+    """How the runner was warmed up, at exactly the shapes that are measured. Never empty."""
 
-    calls: int
-    fastest_ns: int  # the fastest single call seen
+    ns: Integers  # wall time of every call, timed one by one
+
+    @property
+    def calls(self) -> int:
+        return len(self.ns)
+
+    @property
+    def fastest_ns(self) -> int:
+        return int(self.ns.min())
 
 
 def loop_of(runner: Any) -> Loop:
@@ -87,19 +104,18 @@ def loop_of(runner: Any) -> Loop:
 
 def warm_up(loop: Loop, feed: Any, measure: Measure, beat: Beat) -> Warmup:
     """Call until `warmup_calls` are done (and 50 ms are gone) or `max_warmup_s` is over; at least once."""
-    limit = int(measure.max_warmup_s * 1e9)
-    calls, fastest = 0, None
-    begin = time.perf_counter_ns()
-    while True:
-        start = time.perf_counter_ns()
-        loop(feed, 1)
-        end = time.perf_counter_ns()
-        calls += 1
-        fastest = end - start if fastest is None else min(fastest, end - start)
-        beat()
-        elapsed = end - begin
-        if elapsed >= limit or (calls >= measure.warmup_calls and elapsed >= MIN_WARMUP_NS):
-            return Warmup(calls=calls, fastest_ns=fastest)
+    return _called_until(
+        lambda calls, ns: calls >= measure.warmup_calls and ns >= MIN_WARMUP_NS,
+        loop,
+        feed,
+        limit_s=measure.max_warmup_s,
+        beat=beat,
+    )
+
+
+def warm_up_by(calls: int, loop: Loop, feed: Any, *, limit_s: float, beat: Beat, least: int = 1) -> Warmup:
+    """Exactly `calls` calls, fewer where `limit_s` is over before; never fewer than `least`."""
+    return _called_until(lambda done, _: done >= calls, loop, feed, limit_s=limit_s, beat=beat, least=least)
 
 
 def sample_target_ns(measure: Measure) -> int:
@@ -209,6 +225,29 @@ def edge_cost_ns() -> float:
         _switches,
     )
     return 2 * sum(_fastest_ns(reader) for reader in readers)
+
+
+def _called_until(
+    enough: Callable[[int, int], bool],
+    loop: Loop,
+    feed: Any,
+    *,
+    limit_s: float,
+    beat: Beat,
+    least: int = 1,
+) -> Warmup:
+    """Single calls until `enough(calls, nanoseconds so far)`, or the limit is over."""
+    limit = int(limit_s * 1e9)
+    series: list[int] = []
+    begin = time.perf_counter_ns()
+    while True:
+        start = time.perf_counter_ns()
+        loop(feed, 1)
+        end = time.perf_counter_ns()
+        series.append(end - start)
+        beat()
+        if len(series) >= least and (end - begin >= limit or enough(len(series), end - begin)):
+            return Warmup(np.array(series, np.int64))
 
 
 def _calls(run: Callable[[Any], Any], fetch: Callable[[Any], Any], feed: Any, n: int) -> Any:

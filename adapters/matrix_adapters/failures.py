@@ -58,6 +58,18 @@ class Measured(Exception):
         self.code = code
 
 
+class Interrupted(Exception):
+    """A live worker was not needed to the end, through no fault of its own: a reason code and why."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Misunderstood(Exception):
+    """A live worker was told something that it has no word for; the message says what."""
+
+
 def classify(error: BaseException, phase: str) -> tuple[State, Reason]:
     """How a launch that ended with `error` in `phase` is recorded."""
     chain = tuple(_chain(error))
@@ -77,6 +89,10 @@ def _said_so(chain: Chain, phase: str) -> Verdict | None:
     error = chain[0]
     if isinstance(error, KeyboardInterrupt):
         return State.INTERRUPTED, Reason(code="interrupted", text=f"interrupted during {phase}")
+    if isinstance(error, Interrupted):
+        return State.INTERRUPTED, Reason(code=error.code, text=_message(error))
+    if isinstance(error, Misunderstood):
+        return _failed("unknown_word", _message(error))
     if isinstance(error, Measured):
         return _failed(error.code, _message(error))
     if isinstance(error, ContractError):

@@ -39,11 +39,26 @@ class Peaks:
         return True
 
     def _peak(self) -> int:
-        if self.method.startswith("VmHWM"):
-            for line in (self._proc / "status").read_text().splitlines():
-                if line.startswith("VmHWM:"):
-                    return int(line.split()[1]) * 1024
-        return _lifetime_peak()
+        peak = _high_water(self._proc) if self.method.startswith("VmHWM") else None
+        return _lifetime_peak() if peak is None else peak
+
+
+def own_peak(proc: Path = Path("/proc/self")) -> tuple[int, str]:
+    """The peak of this process over its whole life, and how that was read.
+
+    `ru_maxrss` may still hold what the orchestrator used before it became this process, so
+    the high-water mark of this very program comes first.
+    """
+    peak = _high_water(proc)
+    return (_lifetime_peak(), "ru_maxrss") if peak is None else (peak, "VmHWM")
+
+
+def report_own(runner: Any, launch: Launch) -> None:
+    """The peak of a process that was timed too: no phases, since resetting the mark costs time."""
+    peak, method = own_peak()
+    launch.metrics["peak_memory_bytes"] = float(peak)
+    launch.sampling["peak_memory_method"] = f"{method} of the live process, from its start to its last slice"
+    _report_device(runner, launch)
 
 
 def report(peaks: Peaks, runner: Any, launch: Launch) -> None:
@@ -53,12 +68,24 @@ def report(peaks: Peaks, runner: Any, launch: Launch) -> None:
     launch.metrics["peak_memory_bytes"] = float(max(peaks.bytes.values()))
     children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     launch.sampling["peak_memory_largest_child"] = _bytes(children)
+    _report_device(runner, launch)
+
+
+def _report_device(runner: Any, launch: Launch) -> None:
     counter = getattr(runner, "peak_device_memory", None)
     device_peak = None if counter is None else counter()
     if device_peak is None:
         launch.absent["peak_device_memory_bytes"] = "the adapter has no counter of device memory here"
     else:
         launch.metrics["peak_device_memory_bytes"] = float(device_peak)
+
+
+def _high_water(proc: Path) -> int | None:
+    with contextlib.suppress(OSError):
+        for line in (proc / "status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return None
 
 
 def _lifetime_peak() -> int:

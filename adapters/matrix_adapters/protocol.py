@@ -30,6 +30,12 @@ OUTPUTS_FILE = "outputs.npz"
 HEARTBEAT_FILE = "heartbeat.json"
 LOG_FILE = "log.txt"
 
+# One half of a live pair is spoken to in bare lines on its standard input, and answers in bare
+# lines on the open file whose number this variable holds: no data, only whose turn it is.
+ANSWERS_VARIABLE = "FRAMEWORK_MATRIX_ANSWERS"
+RUN_WORD, QUIT_WORD = "run", "quit"  # "run 12": time 12 samples
+READY_WORD, DONE_WORD = "ready", "done"
+
 # Names, separated by spaces, of variables that this launch was asked to have (`env:` of a comparison).
 ASKED_VARIABLE = "FRAMEWORK_MATRIX_ASKED"
 #: what the worker sets for every framework alike (see `process.base_environment`): nobody may ask for it
@@ -117,6 +123,23 @@ class Measure:
     warmup_calls: int = 3
     max_warmup_s: float = 2.0
     min_sample_s: float = 200e-6  # calls shorter than this are batched into one sample
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Pilot:
+    """A warm-up whose every call is timed and kept: at most so many calls or seconds, at least 3 calls."""
+
+    calls: int = 200
+    seconds: float = 10.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class SliceOptions:
+    """`Task.options` of kind SLICES. What a pilot found is frozen for all blocks of both arms."""
+
+    warmup_calls: int | None = None  # None: as `Measure` says
+    calls: int | None = None  # per sample; None: calibrated here
+    pilot: Pilot | None = None  # in place of `warmup_calls`
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

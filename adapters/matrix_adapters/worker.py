@@ -22,7 +22,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from matrix_adapters import process
+from matrix_adapters import process, words
 from matrix_adapters.failures import classify
 from matrix_adapters.heartbeat import Heart
 from matrix_adapters.launch import Launch, resolved
@@ -49,30 +49,31 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write("usage: python -P -m matrix_adapters.worker IN OUT\n")
         return 2
     in_dir, out_dir = (Path(argument).absolute() for argument in arguments)
+    spoken_to = words.take()
     process.die_with_parent()
     process.offer_to_oom_killer()
     process.redirect_output(out_dir)
     faulthandler.enable()
     with _reserve(out_dir):
-        result = _run(in_dir, out_dir)
+        result = _run(in_dir, out_dir, spoken_to)
     _write(out_dir, result)
     return 0
 
 
-def _run(in_dir: Path, out_dir: Path) -> Result:
+def _run(in_dir: Path, out_dir: Path, spoken_to: words.Words | None) -> Result:
     launch = Launch(out_dir=out_dir, heart=Heart(out_dir))
     launch.heart.enter("start")
     try:
         task = resolved(from_json(Task, (in_dir / TASK_FILE).read_text(encoding="utf-8")), in_dir)
         process.set_environment(process.base_environment(task.threads))
-        return _handle(task, launch)
+        return _handle(task, launch, spoken_to)
     except BaseException as error:  # SystemExit and KeyboardInterrupt too: a result is always left
         with contextlib.suppress(OSError):
             traceback.print_exc()
         return launch.result(*classify(error, launch.heart.phase))
 
 
-def _handle(task: Task, launch: Launch) -> Result:
+def _handle(task: Task, launch: Launch, spoken_to: words.Words | None) -> Result:
     if task.kind in (TaskKind.CHECKPOINT, TaskKind.EXPORT, TaskKind.REFERENCE):
         from matrix_adapters import artefacts
 
@@ -81,7 +82,7 @@ def _handle(task: Task, launch: Launch) -> Result:
             return artefacts.handle(task, launch.out_dir)
     from matrix_adapters import kinds
 
-    kinds.handle(task, launch)
+    kinds.handle(task, launch, spoken_to)
     return launch.result(State.OK)
 
 

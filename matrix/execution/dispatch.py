@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from matrix.execution.cancel import Cancel
 from matrix.execution.local import Startable, run_worker
+from matrix.execution.talk import Live
 from matrix_adapters.protocol import Result, Task
 
 
@@ -27,6 +29,17 @@ class Runs(Protocol):
         out_dir: Path | None = None,
     ) -> Result:
         """As `matrix.execution.local.run_worker`."""
+
+    def open_live(
+        self,
+        task: Task,
+        folder: Path,
+        *,
+        timeout_s: float,
+        stall_s: float,
+        cancel: Cancel | None = None,
+    ) -> AbstractContextManager[Live]:
+        """As `matrix.execution.live.open_live`."""
 
 
 def run_task(

@@ -53,6 +53,7 @@ class Stop(enum.Enum):
     SILENCE = "silence"
     CANCEL = "cancel"
     LOG_FLOOD = "log flood"
+    NONSENSE = "nonsense"  # a live worker answered something that is no answer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -192,6 +193,8 @@ def _stopped(ending: Ending, stop: Stop, during: str, tail: str) -> Result:
         return _result(
             State.FAILED, "log_flood", f"printed more than {MAX_LOG_BYTES >> 20} MiB {during}", tail
         )
+    if stop is Stop.NONSENSE:
+        return _result(State.FAILED, "wrong_answer", f"answered something that is no answer {during}", tail)
     if stop is Stop.DEADLINE:
         text = f"not done after {ending.seconds:.0f} s, the time allowed; stopped {during}"
         return _result(State.TIMEOUT, "deadline", text, tail)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 
 #: interpreter switches, coverage and profiler injection: they slow or redirect the worker's Python
@@ -30,6 +31,8 @@ REMOVED_NAMES = frozenset(
 #: kept (an allocator may be preloaded on purpose), but never without being written down
 RECORDED_NAMES = ("LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES")
 _LONGEST = 300
+_MOST_PADDING = 4095  # bytes; a page, which is what decides how the stack lies
+_MOST_SEED = 4294967295
 
 
 def clean(
@@ -52,3 +55,14 @@ def clean(
         "set": {name: value[:_LONGEST] for name, value in sorted(asked.items())},
     }
     return kept | asked, {name: value for name, value in record.items() if value}
+
+
+def shaken() -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """Variables that differ from process to process, and what to record of them.
+
+    Where the stack begins and in which order sets are walked depends on them, and speed
+    depends on that: what is the same in every process would be taken for the framework's.
+    """
+    padding, seed = secrets.randbelow(_MOST_PADDING + 1), secrets.randbelow(_MOST_SEED) + 1
+    variables = {"FRAMEWORK_MATRIX_PADDING": "." * padding, "PYTHONHASHSEED": str(seed)}
+    return variables, {"shaken": {"padding_bytes": str(padding), "hash_seed": str(seed)}}

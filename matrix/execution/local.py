@@ -1,7 +1,7 @@
 """One launch on this machine: start the worker, watch it from afar, say how it ended.
 
 While a worker is timed, nothing of ours runs: the orchestrator sleeps in one system
-call that returns when the process ends, and wakes once in `tick_s` for the heartbeat.
+call that returns when the process ends or answers, and wakes once in `tick_s` for the heartbeat.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Protocol
 
 from matrix.execution.cancel import Cancel
-from matrix.execution.ending import MAX_LOG_BYTES, Ending, Stop, conclude, read_heartbeat
-from matrix.execution.environ import clean
+from matrix.execution.ending import Ending, Stop, conclude
+from matrix.execution.environ import clean, shaken
 from matrix.execution.oom import memory_limit, read_counters
 from matrix.execution.process import ProcessGroup
+from matrix.execution.watch import Watch
 from matrix.store.durable import storage, storage_error
 from matrix_adapters.protocol import (
     HEARTBEAT_FILE,
@@ -34,8 +35,6 @@ from matrix_adapters.protocol import (
 
 TICK_S = 1.0
 GRACE_S = 2.0
-#: a silent worker that uses more than this share of a core is slow, not hung
-BUSY_SHARE = 0.05
 
 
 class Startable(Protocol):
@@ -64,117 +63,141 @@ def run_worker(
     set. Whatever it started is dead on return. `result.probes["orchestrator"]` says what
     was seen from outside. Raises StorageError when the task cannot be written.
     """
-    in_dir, out_dir = folder / "in", out_dir or folder / "out"
+    with LocalWorker(
+        built,
+        task,
+        folder,
+        timeout_s=timeout_s,
+        stall_s=stall_s,
+        on_phase=on_phase,
+        cancel=cancel,
+        out_dir=out_dir,
+        tick_s=tick_s,
+    ) as worker:
+        return worker.conclude()
+
+
+class LocalWorker:
+    """A worker in a process of this machine. As a context manager: leaving it ends what still runs.
+
+    With `talking` it is one half of a live pair, which can be spoken to (`execution.talk.Talker`).
+    Raises StorageError when the task cannot be written.
+    """
+
+    def __init__(
+        self,
+        built: Startable,
+        task: Task,
+        folder: Path,
+        *,
+        timeout_s: float,
+        stall_s: float,
+        on_phase: Callable[[str], None] | None = None,
+        cancel: Cancel | None = None,
+        out_dir: Path | None = None,
+        tick_s: float = TICK_S,
+        talking: bool = False,
+    ) -> None:
+        self._folder, self._out = folder, out_dir or folder / "out"
+        self._cancel, self._tick_s = cancel, tick_s
+        self._stopped: Stop | None = None
+        in_dir = prepare(task, folder, self._out)
+        environ, self._seen = clean(os.environ, built.environ())
+        if talking:
+            shake, noted = shaken()
+            environ |= shake
+            self._seen |= noted
+        self._counters = read_counters()
+        self._began, self._own_cpu = time.monotonic(), time.process_time()
+        self._group: ProcessGroup | OSError
+        try:
+            self._group = ProcessGroup(
+                built.command(in_dir, self._out),
+                environ=environ,
+                cwd=self._out,
+                log=self._out / LOG_FILE,
+                talking=talking,
+            )
+        except OSError as error:
+            self._group = error
+            return
+        self._watch = Watch(
+            self._out, self._group.cpu_seconds, timeout_s=timeout_s, stall_s=stall_s, on_phase=on_phase
+        )
+
+    def __enter__(self) -> LocalWorker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if isinstance(self._group, ProcessGroup):
+            self._group.end()
+
+    def say(self, line: str) -> None:
+        """One line to the worker; whether it still lives shows when it is listened to."""
+        if isinstance(self._group, ProcessGroup):
+            self._watch.expect_nothing_until_now()
+            self._group.say(line)
+
+    def hear(self, wanted: str) -> bool:
+        """Sleep until it has said `wanted`. False when it has ended, or was stopped for a reason."""
+        return isinstance(self._group, ProcessGroup) and self._until(self._group, wanted)
+
+    def conclude(self) -> Result:
+        """Sleep until it has ended; how it did, in a result."""
+        if not isinstance(self._group, ProcessGroup):
+            return _could_not_start(self._group, self._folder)
+        if self._stopped is None:
+            self._until(self._group, None)
+        seconds, own_cpu = time.monotonic() - self._began, time.process_time() - self._own_cpu
+        if self._stopped is not None:
+            self._group.stop(GRACE_S)
+        status = self._group.end()
+        ending = Ending(
+            status=status,
+            phase=self._watch.look(),
+            seconds=seconds,
+            stopped=self._stopped,
+            silent_s=self._watch.silent_s,
+            oom=read_counters().grew_since(self._counters),
+            memory_limit=memory_limit(),
+        )
+        result = conclude(ending, self._out)
+        seen = {
+            "exit_status": status,
+            "wall_s": seconds,
+            "own_cpu_s": own_cpu,
+            "environment": self._seen,
+            "killed_afterwards": self._group.strays,
+        }
+        return dataclasses.replace(result, probes={**result.probes, "orchestrator": seen})
+
+    def _until(self, group: ProcessGroup, wanted: str | None) -> bool:
+        """Sleep until it says `wanted` (True), ends, or must be stopped (`_stopped` says why)."""
+        while self._stopped is None:
+            said = group.answer() if wanted is not None else None
+            if said is not None:
+                if said != wanted:
+                    self._stopped = Stop.NONSENSE
+                return said == wanted
+            if group.wait(min(self._tick_s, self._watch.left_s()), self._cancel, answers=wanted is not None):
+                return False
+            if self._cancel is not None and self._cancel.is_set():
+                self._stopped = Stop.CANCEL
+            else:
+                self._stopped = self._watch.verdict()
+        return False
+
+
+def prepare(task: Task, folder: Path, out_dir: Path) -> Path:
+    """Both folders of a launch, nothing of an earlier one in them, and the task; the folder `in/`."""
+    in_dir = folder / "in"
     with storage(folder):
         in_dir.mkdir(parents=True, exist_ok=True)
         out_dir.mkdir(parents=True, exist_ok=True)
         (out_dir / RESULT_FILE).unlink(missing_ok=True)
         (out_dir / HEARTBEAT_FILE).unlink(missing_ok=True)
         (in_dir / TASK_FILE).write_text(to_json(task), encoding="utf-8")
-    environ, changed = clean(os.environ, built.environ())
-    before, began, own_cpu = read_counters(), time.monotonic(), time.process_time()
-    try:
-        group = ProcessGroup(
-            built.command(in_dir, out_dir), environ=environ, cwd=out_dir, log=out_dir / LOG_FILE
-        )
-    except OSError as error:
-        return _could_not_start(error, folder)
-    with group:
-        watch = _Watch(group, out_dir, timeout_s=timeout_s, stall_s=stall_s, on_phase=on_phase)
-        stopped = watch.until_end(cancel, tick_s)
-        seconds, own_cpu = time.monotonic() - began, time.process_time() - own_cpu
-        if stopped is not None:
-            group.stop(GRACE_S)
-        status = group.end()
-    ending = Ending(
-        status=status,
-        phase=watch.look() or "",
-        seconds=seconds,
-        stopped=stopped,
-        silent_s=watch.silent_s,
-        oom=read_counters().grew_since(before),
-        memory_limit=memory_limit(),
-    )
-    result = conclude(ending, out_dir)
-    seen = {
-        "exit_status": status,
-        "wall_s": seconds,
-        "own_cpu_s": own_cpu,
-        "environment": changed,
-        "killed_afterwards": group.strays,
-    }
-    return dataclasses.replace(result, probes={**result.probes, "orchestrator": seen})
-
-
-class _Watch:
-    """Looks at the worker's heartbeat now and then, and decides when it has to be stopped."""
-
-    def __init__(
-        self,
-        group: ProcessGroup,
-        out: Path,
-        *,
-        timeout_s: float,
-        stall_s: float,
-        on_phase: Callable[[str], None] | None,
-    ) -> None:
-        self._group, self._out, self._on_phase = group, out, on_phase
-        self._stall_s = stall_s
-        self._phase = ""
-        self._beat: tuple[int, int] | None = None  # inode and time of the heartbeat file last seen
-        self._alive_at = time.monotonic()
-        self._cpu_then = 0.0
-        self._deadline = self._alive_at + timeout_s
-        self.silent_s = 0.0
-
-    def until_end(self, cancel: Cancel | None, tick_s: float) -> Stop | None:
-        """Wait for the end. None when it came by itself, else why the worker must be stopped."""
-        while True:
-            now = time.monotonic()
-            if self._group.wait(min(tick_s, self._deadline - now), cancel):
-                return None
-            if cancel is not None and cancel.is_set():
-                return Stop.CANCEL
-            now = time.monotonic()
-            if now >= self._deadline:
-                return Stop.DEADLINE
-            self.look()
-            if self._hangs(now):
-                return Stop.SILENCE
-            if _size(self._out / LOG_FILE) > MAX_LOG_BYTES:
-                return Stop.LOG_FLOOD
-
-    def look(self) -> str:
-        """The phase by the newest heartbeat."""
-        try:
-            stat = (self._out / HEARTBEAT_FILE).stat()
-        except OSError:
-            return self._phase
-        if (stat.st_ino, stat.st_mtime_ns) == self._beat:
-            return self._phase
-        heartbeat = read_heartbeat(self._out)
-        if heartbeat is not None:
-            self._beat = (stat.st_ino, stat.st_mtime_ns)
-            self._mark_alive(time.monotonic())
-            if heartbeat.phase != self._phase:
-                self._phase = heartbeat.phase
-                if self._on_phase is not None:
-                    self._on_phase(heartbeat.phase)
-        return self._phase
-
-    def _hangs(self, now: float) -> bool:
-        self.silent_s = now - self._alive_at
-        if self.silent_s < self._stall_s:
-            return False
-        busy = self._group.cpu_seconds() - self._cpu_then
-        if busy >= BUSY_SHARE * self.silent_s:  # e.g. a long compilation that lets no beat through
-            self._mark_alive(now)
-            return False
-        return True
-
-    def _mark_alive(self, now: float) -> None:
-        self._alive_at = now
-        self._cpu_then = self._group.cpu_seconds()
+    return in_dir
 
 
 def _could_not_start(error: OSError, folder: Path) -> Result:
@@ -183,10 +206,3 @@ def _could_not_start(error: OSError, folder: Path) -> Result:
     what = error.filename or "the worker"
     reason = Reason(code="cannot_start", text=f"{what} could not be started: {error.strerror or error}")
     return Result(state=State.FAILED, reason=reason)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

@@ -19,7 +19,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from matrix.execution.answers import Answers
 from matrix.execution.cancel import Cancel
+from matrix_adapters.protocol import ANSWERS_VARIABLE
 
 LAUNCH_VARIABLE = "FRAMEWORK_MATRIX_LAUNCH"
 PARENT_VARIABLE = "FRAMEWORK_MATRIX_PARENT"  # the worker ends at once when it finds another parent
@@ -44,18 +46,39 @@ class ProcessGroup:
     to end it when the *thread* that started it is gone.
     """
 
-    def __init__(self, command: Sequence[str], *, environ: Mapping[str, str], cwd: Path, log: Path) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        environ: Mapping[str, str],
+        cwd: Path,
+        log: Path,
+        talking: bool = False,
+    ) -> None:
         self._token = secrets.token_hex(8)
-        with log.open("ab") as output:
-            self._child = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=cwd,
-                env={**environ, LAUNCH_VARIABLE: self._token, PARENT_VARIABLE: str(os.getpid())},
-                start_new_session=True,
-            )
+        variables = {**environ, LAUNCH_VARIABLE: self._token, PARENT_VARIABLE: str(os.getpid())}
+        self._answers: Answers | None = None
+        with contextlib.ExitStack() as ours, log.open("ab") as output:
+            theirs: tuple[int, ...] = ()
+            if talking:
+                read, write = os.pipe()
+                ours.callback(os.close, write)
+                self._answers, theirs = Answers(read), (write,)
+                variables[ANSWERS_VARIABLE] = str(write)
+            try:
+                self._child = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE if talking else subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    cwd=cwd,
+                    env=variables,
+                    pass_fds=theirs,
+                    start_new_session=True,
+                )
+            except BaseException:
+                self._close()
+                raise
         self.pid = self._child.pid
         self.strays = 0  # processes that outlived the child and were killed
         self._pidfd = _pidfd(self.pid)
@@ -68,16 +91,31 @@ class ProcessGroup:
     def __exit__(self, *_: object) -> None:
         self.end()
 
-    def wait(self, timeout: float, cancel: Cancel | None = None) -> bool:
-        """Sleep until the child has exited (True), or until the timeout or a stop request (False)."""
-        if self._pidfd is None:
-            return self._wait_by_polling(timeout, cancel)
+    def wait(self, timeout: float, cancel: Cancel | None = None, *, answers: bool = False) -> bool:
+        """Sleep until the child has exited (True), or until the timeout or a stop request (False).
+
+        With `answers`, also until there is something to hear (False).
+        """
         poll = select.poll()
-        poll.register(self._pidfd, select.POLLIN)
         if cancel is not None:
             poll.register(cancel.fileno(), select.POLLIN)
+        if answers and self._answers is not None and self._answers.is_open:
+            poll.register(self._answers.fd, select.POLLIN)
+        if self._pidfd is None:
+            return self._wait_by_polling(timeout, poll)
+        poll.register(self._pidfd, select.POLLIN)
         ready = poll.poll(max(0.0, timeout) * 1000)
         return any(fd == self._pidfd for fd, _ in ready)
+
+    def say(self, line: str) -> None:
+        """One line to the child's standard input, where it was started to be spoken to."""
+        if self._child.stdin is not None:
+            with contextlib.suppress(OSError):  # it has ended, which `wait` tells
+                os.write(self._child.stdin.fileno(), f"{line}\n".encode("ascii"))
+
+    def answer(self) -> str | None:
+        """What it has answered next; None when it has not yet."""
+        return None if self._answers is None else self._answers.next()
 
     def cpu_seconds(self) -> float:
         """Processor time of the child and its finished children so far; 0 where it cannot be read."""
@@ -115,17 +153,23 @@ class ProcessGroup:
             _live.discard(self)
         if self._pidfd is not None:
             os.close(self._pidfd)
+        if self._child.stdin is not None:
+            self._child.stdin.close()
+        self._close()
         self.strays = _kill_marked(self._token)
         return status
 
-    def _wait_by_polling(self, timeout: float, cancel: Cancel | None) -> bool:
+    def _close(self) -> None:
+        if self._answers is not None:
+            self._answers.close()
+
+    def _wait_by_polling(self, timeout: float, poll: select.poll) -> bool:
         deadline = time.monotonic() + timeout
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT  # seen, not reaped
         while os.waitid(os.P_PID, self.pid, flags) is None:
             left = deadline - time.monotonic()
-            if left <= 0 or (cancel is not None and cancel.is_set()):
+            if left <= 0 or poll.poll(min(left, _NO_PIDFD_TICK_S) * 1000):
                 return False
-            time.sleep(min(left, _NO_PIDFD_TICK_S))
         return True
 
 

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from matrix.errors import StorageError
-from matrix.execution import ending, local, oom
+from matrix.execution import ending, local, oom, watch
 from matrix.execution.cancel import Cancel
 from matrix.execution.ending import Ending, Stop, conclude
 from matrix.execution.environ import clean
@@ -247,7 +247,7 @@ def test_a_task_that_cannot_be_written_is_a_storage_error(tmp_path: Path) -> Non
 
 
 def test_a_worker_that_floods_its_log_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "MAX_LOG_BYTES", 1 << 20)
+    monkeypatch.setattr(watch, "MAX_LOG_BYTES", 1 << 20)
     state, kind, _ = reason(launch(tmp_path, "while True: print('x' * 4096)"))
     assert (state, kind) == (State.FAILED, "log_flood")
 
