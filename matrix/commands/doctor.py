@@ -6,7 +6,9 @@ import argparse
 import contextlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from tabulate import tabulate
 
 from matrix import paths
 from matrix.catalog.types import Hardware
@@ -18,6 +20,11 @@ from matrix.machine import fingerprint as machine
 from matrix.report.units import human
 from matrix_adapters.protocol import plain
 
+if TYPE_CHECKING:
+    from matrix.noise import Noise
+
+#: how long `--noise` measures
+NOISE_S = 60.0
 NO_ENGINE = "engine_absent"
 ANY = "any"
 #: everything that can be found, and so everything that `--fail-on` may name
@@ -38,8 +45,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"exit with 1 when one of these was found, separated by commas; `{ANY}` for all of them, "
         f"`{NO_ENGINE}` for no container engine",
     )
+    parser.add_argument(
+        "--noise",
+        action="store_true",
+        help="measure for about a minute what slowdown can be found on this machine, and in which time",
+    )
     parser.epilog = (
-        "examples:\n  matrix doctor\n  matrix doctor --fail-on load_high,cpu_quota,engine_absent\n\n"
+        "examples:\n  matrix doctor\n  matrix doctor --noise\n"
+        "  matrix doctor --fail-on load_high,cpu_quota,engine_absent\n\n"
         "exit codes: 0, or 1 when something of --fail-on was found; 2 for an unknown code"
     )
 
@@ -58,6 +71,7 @@ def execute(args: argparse.Namespace) -> int:
         spoilers += more
     codes = {spoiler.code for spoiler in spoilers} | (set() if engine.answers else {NO_ENGINE})
     code = ExitCode.VERDICT if codes & wanted else ExitCode.OK
+    measured = _noise() if args.noise else None
     if args.json:
         print(
             json.dumps(
@@ -66,6 +80,7 @@ def execute(args: argparse.Namespace) -> int:
                     "hardware": {name: plain(answer) for name, answer in found.items()},
                     "container_engine": {**plain(engine), **inside},
                     "spoilers": [plain(spoiler) for spoiler in spoilers],
+                    **({"noise": plain(measured)} if measured else {}),
                 },
                 indent=2,
             )
@@ -83,6 +98,10 @@ def execute(args: argparse.Namespace) -> int:
         print(f"  {spoiler.code}: {spoiler.text}")
     if not spoilers:
         print("  nothing found")
+    if measured is not None:
+        print("\nNoise")
+        for line in _noise_lines(measured):
+            print(f"  {line}")
     return code
 
 
@@ -125,6 +144,33 @@ def _described(inside: dict[str, Any]) -> list[str]:
     ]
     for name, answer in inside["devices"].items():
         lines.append(f"{name:<10} {'offered' if answer['found'] else 'not offered'}: {answer['reason']}")
+    return lines
+
+
+def _noise() -> Noise:
+    from matrix import noise  # NumPy and SciPy: only where something is measured
+
+    return noise.measure(NOISE_S, paths.home())
+
+
+def _noise_lines(measured: Noise) -> list[str]:
+    """The table: a line for each clock, a column for each number of blocks."""
+    if measured.problem or measured.block_s is None:
+        return [f"could not be measured: {measured.problem or 'nothing was timed'}"]
+    lines = [
+        f"a fixed workload against itself for {measured.seconds:.0f} s, {measured.block_s:.1f} s a block.",
+        "Slowdown that would be found in 80 % of cases:",
+    ]
+    rows = []
+    for clock in measured.clocks:
+        row = {"clock": clock.clock}
+        for blocks, effect, seconds in clock.detectable:
+            row[f"{blocks} blocks ({seconds:.0f} s)"] = f"{effect:.1%}"
+        row["here"] = f"{clock.mean:+.2%} [{clock.low:+.2%}, {clock.high:+.2%}] in {clock.blocks}"
+        rows.append(row)
+    if rows:
+        lines += tabulate(rows, headers="keys", disable_numparse=True).splitlines()
+    lines.append("A framework's own start takes longer than this workload's: its blocks cost more time.")
     return lines
 
 

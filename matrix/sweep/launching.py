@@ -11,19 +11,20 @@ import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 from matrix.catalog.types import Catalog, ModelEntry
 from matrix.config.sweep import SweepConfig
 from matrix.consolidate.cells import Slot
 from matrix.execution.cancel import Cancel
 from matrix.execution.local import Startable
-from matrix.judge import parity
+from matrix.judge import clocks, parity
 from matrix.records import CONTROL, Cell, Environment, LaunchRecord, Parity, ReasonRecord
 from matrix.store.formats import utc_now
 from matrix.store.runs import RunStore
 from matrix_adapters.protocol import (
     OUTPUTS_FILE,
+    SAMPLES_FILE,
     Flag,
     ModelSpec,
     Reason,
@@ -116,6 +117,11 @@ class Launcher:
         self.artefacts: dict[ArtefactKey, Artefacts] = {}
         self._reference: tuple[Path, parity.Reference] | None = None  # the last one read
 
+    @property
+    def timeout_s(self) -> float:
+        """How long one launch may take."""
+        return self._config.timeout_s
+
     def key(self, cell: Cell) -> ArtefactKey:
         """What the cell shares with its row, by the kind of artefact its framework loads."""
         work = cell.workload
@@ -160,7 +166,7 @@ class Launcher:
             self.environments[job.cell.environment],
             self.task(job),
             folder,
-            timeout_s=self._config.timeout_s,
+            timeout_s=self.timeout_s,
             stall_s=STALL_S,
             cancel=self._cancel,
         )
@@ -189,7 +195,7 @@ class Launcher:
             probes=result.probes,
             versions=result.versions,
             flags=tuple(ReasonRecord(code=f.code, text=f.text) for f in result.flags),
-            sampling=result.sampling,
+            sampling=_with_clocks(result, out) if job.pair else result.sampling,
             outputs=plain(result.outputs),
             artefacts=plain(result.artefacts),
             parity=verdict,
@@ -244,6 +250,20 @@ class Launcher:
         if self._reference is None or self._reference[0] != folder:
             self._reference = (folder, parity.load_reference(folder))
         return self._reference[1]
+
+
+def _with_clocks(result: Result, out: Path) -> Mapping[str, Any]:
+    """The sampling facts of half a live pair, with its numbers by clock: what a verdict is made of."""
+    path = out / SAMPLES_FILE
+    if result.state is not State.OK or not path.exists():
+        return result.sampling
+    try:
+        return {
+            **result.sampling,
+            "clocks": clocks.clocks(cast("dict[str, clocks.Integers]", parity.load_arrays(path))),
+        }
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return result.sampling
 
 
 def _failed(result: Result, code: str, text: str) -> Result:
