@@ -103,7 +103,7 @@ class Verdict:
     p_no_worse: float | None = None
     p_sign_flip: float | None = None
     screen_effect: float | None = None  # of the blocks that made it a suspect
-    needed_blocks: int | None = None
+    needed_blocks: int | None = None  # more of them, that would probably settle it
     needed_s: float | None = None
 
 
