@@ -98,7 +98,8 @@ def _conflict(output: str) -> tuple[str, str] | None:
     detail = "; ".join(lines) if lines else match["who"]
     return "resolver_conflict", (
         f"no set of versions satisfies all requirements: {detail}. "
-        "Loosen one of these pins in the catalog entry, its constraints or your pip configuration."
+        "Loosen one of these pins: a change of this comparison, the catalog entry, its constraints or your "
+        "pip configuration."
     )
 
 
