@@ -131,7 +131,7 @@ def _readable(rows: Sequence[Row], clocks: Mapping[Family, str]) -> list[Series]
 
 
 def _z(rows: Sequence[Series], known: Mapping[Family, paired.Prior]) -> paired.Floats:
-    return looks.test_pairs([one.all for one in rows], rows, known).z()
+    return looks.test_ratios([one.all.ratios for one in rows], rows, known).z()
 
 
 def _failure(alarms: int, rows: int, z: paired.Floats, level: float) -> str:
@@ -156,7 +156,7 @@ def _control_moved(
     """
     if not rows:
         return None, None, ""
-    tested = looks.test_pairs([one.all for one in rows], rows, {})
+    tested = looks.test_ratios([one.all.ratios for one in rows], rows, {})
     p = 2 * np.minimum(tested.p_worse, tested.p_better)
     material = (p <= CHECK_LEVEL / len(rows)) & (np.abs(tested.delta) >= MATERIAL * tested.margin)
     order = np.where(material, 1.0, 0.0) + np.abs(tested.delta) / (1.0 + np.abs(tested.delta))

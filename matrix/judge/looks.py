@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from matrix.judge import clock_choice, paired, series, spending
 from matrix.judge.rows import Row, Stage
-from matrix.judge.series import Family, Pairs, Refused, Series
+from matrix.judge.series import Family, Refused, Series
 
 #: fewer common blocks than this decide nothing
 LEAST_BLOCKS = 3
@@ -215,10 +215,10 @@ def screen(
     tested: dict[int, tuple[Mapping[int, int], paired.Tested]] = {}
     for n, members in sorted(schedule.items()):
         mine = np.array(members)
-        now = test_pairs(
-            [rows[k].screen.first(n) for k in members],
+        now = test_ratios(
+            [rows[k].screen.ratios[:n] for k in members],
             [rows[k] for k in members],
-            priors(rows, lambda one, n=n: one.screen.first(n)),  # type: ignore[misc]
+            priors(rows, n),
         )
         tested[n] = ({k: j for j, k in enumerate(members)}, now)
         last[mine] = n
@@ -247,11 +247,11 @@ def _levels(n: int, looks: tuple[int, ...], alpha: float) -> tuple[float, float]
     return level, level
 
 
-def priors(rows: Sequence[Series], part: Callable[[Series], Pairs]) -> dict[Family, paired.Prior]:
-    """What each family knows of its variance, from the given part of its rows' blocks."""
+def priors(rows: Sequence[Series], most: int | None = None) -> dict[Family, paired.Prior]:
+    """What each family knows of its variance from its rows' screening blocks, the first `most` of them."""
     variances: dict[Family, list[tuple[float, int]]] = {}
     for one in rows:
-        ratios = part(one).ratios
+        ratios = one.screen.ratios[:most]
         if len(ratios) >= 2:
             variances.setdefault(one.family, []).append((paired.moments(ratios)[1], len(ratios) - 1))
     return {
@@ -260,14 +260,14 @@ def priors(rows: Sequence[Series], part: Callable[[Series], Pairs]) -> dict[Fami
     }
 
 
-def test_pairs(
-    pairs: Sequence[Pairs], rows: Sequence[Series], known: Mapping[Family, paired.Prior]
+def test_ratios(
+    ratios: Sequence[Sequence[float]], rows: Sequence[Series], known: Mapping[Family, paired.Prior]
 ) -> paired.Tested:
-    """The paired test of each row's given blocks (two or more), with its family's prior."""
-    found = [paired.moments(one.ratios) for one in pairs]
+    """The paired test of each row's log ratios (two or more), with its family's prior."""
+    found = [paired.moments(one) for one in ratios]
     mine = [known.get(one.family, paired.Prior()) for one in rows]
     return paired.test(
-        n=np.array([float(len(one)) for one in pairs]),
+        n=np.array([float(len(one)) for one in ratios]),
         delta=np.array([mean for mean, _ in found]),
         variance=np.array([s2 for _, s2 in found]),
         margin=np.array([one.margin for one in rows]),

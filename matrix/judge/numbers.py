@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,17 +16,18 @@ from matrix.judge.series import Pairs, Series
 
 @dataclasses.dataclass(frozen=True)
 class Numbers:
-    """The tests of many rows with the blocks they were made of, `pairs[j]` of row j."""
+    """The tests of many rows with the blocks they were made of."""
 
     tested: paired.Tested
-    pairs: Sequence[Pairs]
     needed: npt.NDArray[np.int64]
-    flips: Sequence[float]
+    pairs: Mapping[int, Pairs]  # of the rows that are shown
+    flips: Mapping[int, float]
 
     @classmethod
-    def of(cls, tested: paired.Tested, pairs: Sequence[Pairs]) -> Numbers:
-        flips = paired.sign_flip([one.ratios for one in pairs])
-        return cls(tested, pairs, paired.needed_blocks(tested), flips)
+    def of(cls, tested: paired.Tested, pairs: Mapping[int, Pairs]) -> Numbers:
+        """`pairs`: the blocks of the rows that verdicts will be asked for, by index into the arrays."""
+        flips = paired.sign_flip([one.ratios for one in pairs.values()])
+        return cls(tested, paired.needed_blocks(tested), pairs, dict(zip(pairs, flips, strict=True)))
 
     def why_open(self, j: int) -> str:
         """Why row j has no answer."""

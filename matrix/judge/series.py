@@ -7,6 +7,7 @@ not a number never turns into an effect.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -36,6 +37,9 @@ class Pairs:
 
     def first(self, n: int) -> Pairs:
         return Pairs(self.base[:n], self.candidate[:n], self.ratios[:n])
+
+    def only(self, kept: Sequence[int]) -> Pairs:
+        return Pairs(*([column[i] for i in kept] for column in (self.base, self.candidate, self.ratios)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -92,23 +96,20 @@ def read(row: Row, clock: str = "") -> Series | Refused:
     sides = row.clocks.get(name)
     if sides is None:
         return Refused(row, Word.NOT_COMPARABLE, "no values on either side")
-    for side, values in (("base", sides.base), ("candidate", sides.candidate)):
-        if not any(_valid(value) for value in values.values()):
-            return Refused(row, Word.NOT_COMPARABLE, f"{side}: {_nothing(values)}", name)
     labels = common(sides)
-    if not labels:
-        return Refused(row, Word.INCONCLUSIVE, "not interleaved: the sides have no block in common", name)
-    for side, values in (("base", sides.base), ("candidate", sides.candidate)):
-        for label in labels:
-            if not _valid(values[label]):
-                reason = f"{side}, block {label}: the value {values[label]} cannot be compared"
-                return Refused(row, Word.INCONCLUSIVE, reason, name, len(labels))
+    pairs = _pairs(row, sides, labels)
+    if pairs is None:
+        return _refused(row, sides, labels, name)
     if not row.stages:
-        return Series(row, name, _pairs(row, sides, labels))
-    labels = sorted(labels, key=natural)
-    confirming = [x for x in labels if row.stages.get(x) is Stage.CONFIRM]
-    screening = [x for x in labels if row.stages.get(x) is not Stage.CONFIRM]
-    return Series(row, name, _pairs(row, sides, screening), _pairs(row, sides, confirming))
+        return Series(row, name, pairs)
+    order = sorted(range(len(labels)), key=lambda i: natural(labels[i]))
+    confirming = {i for i in order if row.stages.get(labels[i]) is Stage.CONFIRM}
+    return Series(
+        row,
+        name,
+        pairs.only([i for i in order if i not in confirming]),
+        pairs.only([i for i in order if i in confirming]),
+    )
 
 
 def pick(row: Row, clock: str = "") -> str:
@@ -127,6 +128,7 @@ def common(sides: Sides) -> list[str]:
     return [label for label in sides.base if label in sides.candidate]
 
 
+@functools.lru_cache(maxsize=4096)
 def natural(label: str) -> tuple[tuple[int, int, str], ...]:
     """Sort key: "2" before "10", "b2" before "b10"."""
     parts = re.findall(r"\d+|\D+", label)
@@ -146,14 +148,31 @@ def bad_value(values: Values) -> str:
     return "" if bad is None else f"the value {values[bad]} in block {bad} cannot be compared"
 
 
-def _pairs(row: Row, sides: Sides, labels: Sequence[str]) -> Pairs:
-    base = [math.log(sides.base[x]) for x in labels]
-    candidate = [math.log(sides.candidate[x]) for x in labels]
-    if row.better == "higher":
-        ratios = [b - c for b, c in zip(base, candidate, strict=True)]
-    else:
-        ratios = [c - b for b, c in zip(base, candidate, strict=True)]
-    return Pairs(base, candidate, ratios)
+def _pairs(row: Row, sides: Sides, labels: Sequence[str]) -> Pairs | None:
+    """The pairs of these blocks; None where there is none, or some value has no logarithm."""
+    try:
+        base = [math.log(sides.base[x]) for x in labels]
+        candidate = [math.log(sides.candidate[x]) for x in labels]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if not labels or not math.isfinite(math.fsum(map(abs, base)) + math.fsum(map(abs, candidate))):
+        return None
+    above, below = (base, candidate) if row.better == "higher" else (candidate, base)
+    return Pairs(base, candidate, [x - y for x, y in zip(above, below, strict=True)])
+
+
+def _refused(row: Row, sides: Sides, labels: Sequence[str], clock: str) -> Refused:
+    """Why there are no pairs."""
+    both = (("base", sides.base), ("candidate", sides.candidate))
+    for side, values in both:
+        if not any(map(_valid, values.values())):
+            return Refused(row, Word.NOT_COMPARABLE, f"{side}: {_nothing(values)}", clock)
+    for side, values in both:
+        for label in labels:
+            if not _valid(values[label]):
+                reason = f"{side}, block {label}: the value {values[label]} cannot be compared"
+                return Refused(row, Word.INCONCLUSIVE, reason, clock, len(labels))
+    return Refused(row, Word.INCONCLUSIVE, "not interleaved: the sides have no block in common", clock)
 
 
 def _valid(value: object) -> bool:

@@ -57,7 +57,7 @@ def judge(
             (staged if read.staged else plain)[i] = read
     # two kinds of rows in one comparison share what it may err
     share = alpha / 2 if staged and plain else alpha
-    known = looks.priors([*staged.values(), *plain.values()], lambda one: one.screen)
+    known = looks.priors([*staged.values(), *plain.values()])
     found |= dict(zip(plain, _judge_plain([*plain.values()], share), strict=True))
     found |= dict(zip(staged, _judge_staged([*staged.values()], share, schedule, known), strict=True))
     found |= {i: _mirrored(rows[i], found[k]) for i, k in mirrors.items()}
@@ -71,10 +71,8 @@ def _judge_plain(rows: Sequence[Series], alpha: float) -> list[Verdict]:
     deciding = [j for j in range(len(rows)) if j not in verdicts]
     members = [rows[j] for j in deciding]
     if members:
-        pairs = [one.screen for one in members]
-        numbers = Numbers.of(
-            looks.test_pairs(pairs, members, looks.priors(members, lambda one: one.screen)), pairs
-        )
+        tested = looks.test_ratios([one.screen.ratios for one in members], members, looks.priors(members))
+        numbers = Numbers.of(tested, {k: one.screen for k, one in enumerate(members)})
         words = _plain_words(numbers, members, alpha)
         for k, (j, (word, reason)) in enumerate(zip(deciding, words, strict=True)):
             verdicts[j] = numbers.verdict(rows[j], k, word, reason)
@@ -111,7 +109,9 @@ def _judge_staged(
     screening = looks.screen(rows, looks=schedule, alpha=alpha)
     confirmation = _confirm(rows, screening, alpha, known)
     screens = {
-        n: Numbers.of(tested, [rows[k].screen.first(n) for k in index])
+        n: Numbers.of(
+            tested, {j: rows[k].screen.first(n) for k, j in index.items() if screening.shown_at(k) == n}
+        )
         for n, (index, tested) in screening.tested.items()
     }
     verdicts = []
@@ -183,8 +183,7 @@ def _confirm(
     if not fresh:
         return None
     at = {k: j for j, k in enumerate(fresh)}
-    pairs = [rows[k].confirm for k in fresh]
-    tested = looks.test_pairs(pairs, [rows[k] for k in fresh], known)
+    tested = looks.test_ratios([rows[k].confirm.ratios for k in fresh], [rows[k] for k in fresh], known)
     p = [
         float((tested.p_worse if sign > 0 else tested.p_better)[at[k]]) if k in at else 1.0
         for k, sign in suspects
@@ -194,7 +193,7 @@ def _confirm(
         for suspect, value, adjusted in zip(suspects, p, spending.holm(p).tolist(), strict=True)
         if value <= paired.TAIL and adjusted <= alpha
     )
-    return _Confirmation(at, Numbers.of(tested, pairs), confirmed)
+    return _Confirmation(at, Numbers.of(tested, {j: rows[k].confirm for k, j in at.items()}), confirmed)
 
 
 def _mirrors(rows: Sequence[Row]) -> dict[int, int]:
