@@ -25,11 +25,17 @@ COMMANDS = {
     "run": "build environments, run every cell, print the matrix, write the reports",
     "report": "show stored runs as table, markdown, html, csv, json, junit or svg",
     "catalog": "list the frameworks, versions, models and hardware that a sweep can name",
+    "compare": "say of every cell whether the candidate is worse than the base, and how sure that is",
+    "upgrade": "measure two versions side by side, and say whether the newer one is worse anywhere",
+    "import": "store samples that were measured elsewhere (CSV or Parquet) as a run",
     "query": "ask stored runs in SQL: tables runs, cells and metrics",
     "images": "list, build and remove the container images",
     "doctor": "say what this machine offers and what would spoil a measurement",
     "clean": "list or remove cached environments and model artefacts",
 }
+
+#: commands whose name no Python module can have
+_MODULES = {"import": "import_samples"}
 
 EXIT_CODES = """\
 exit codes: 0 all well; 1 a cell ended badly, or a required one is not ok; 2 wrong usage or
@@ -124,7 +130,7 @@ def _parser(arguments: list[str]) -> argparse.ArgumentParser:
             name, help=summary, description=summary, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         if name == wanted:  # only the command at hand pays for its imports
-            module = importlib.import_module(f"matrix.commands.{name}")
+            module = importlib.import_module(f"matrix.commands.{_MODULES.get(name, name)}")
             module.configure(sub)
             sub.set_defaults(command=name, execute=module.execute)
     return parser

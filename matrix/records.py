@@ -23,6 +23,8 @@ Backend = Literal["docker", "venv", "host"]
 
 #: level and subject of the fixed workload that tells "the machine moved" from "the framework moved"
 CONTROL = "control"
+#: level of what was measured elsewhere and imported: only the environment's and the workload's names are known
+IMPORTED = "imported"
 #: the arm of an environment that is measured against itself
 AA = "aa"
 
@@ -41,7 +43,7 @@ class Environment:
     def name(self) -> str:
         """Readable, unique, and fit for file names: what a change holds beyond that is abridged."""
         parts = [self.framework, self.version, self.hardware, *map(_plain, self.changes)]
-        return "-".join(parts)
+        return "-".join([part for part in parts if part])  # an imported one is a name and nothing else
 
 
 _LONGEST_CHANGE = 40
@@ -72,8 +74,8 @@ class Workload:
 
     @property
     def label(self) -> str:
-        if self.level == CONTROL:
-            return CONTROL
+        if self.level in (CONTROL, IMPORTED):
+            return self.subject
         parts = [self.subject, f"b{self.batch}"]
         if self.sequence is not None:
             parts.append(f"s{self.sequence}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import io
 import sys
-from pathlib import Path
 from typing import Any
 
 from matrix import paths
@@ -15,7 +14,6 @@ from matrix.errors import ExitCode, UsageError
 from matrix.records import Record
 from matrix.report import FORMATS, Options, render
 from matrix.report.style import Style
-from matrix.store import durable
 from matrix.store.names import find_run_and_environment
 from matrix.store.runs import StoredRun, read_header
 from matrix.strict_yaml.located import did_you_mean
@@ -61,7 +59,7 @@ def execute(args: argparse.Namespace) -> int:
     options = Options(metrics=args.metric, baseline=args.baseline, style=style, run_dir=folder)
     text = render(args.format, records, header, shared.load_catalog(), options)
     if args.output:
-        _write(paths.given(args.output, "-o"), text)
+        shared.write_output(paths.given(args.output, "-o"), text)
         print(f"wrote {args.output}", file=sys.stderr)
     else:
         if args.format != "table" and isinstance(sys.stdout, io.TextIOWrapper):
@@ -78,18 +76,6 @@ def _of_environment(records: list[Record], environment: str, text: str) -> list[
         hint = did_you_mean(environment, names)
         raise UsageError(f"{text}: the run has no such environment{hint}; it has {', '.join(names)}")
     return found
-
-
-def _write(target: Path, text: str) -> None:
-    if target.is_dir():
-        raise UsageError(f"-o {target} is a folder: name a file in it")
-    if not target.parent.is_dir():
-        raise UsageError(f"-o {target}: there is no folder {target.parent}")
-    if target.exists() and not target.is_file():  # /dev/stdout, a pipe: written to, never replaced
-        with durable.storage(target):
-            target.write_text(text, encoding="utf-8")
-    else:
-        durable.replace(target.resolve(), text)
 
 
 def _joined(headers: list[dict[str, Any]]) -> dict[str, Any]:

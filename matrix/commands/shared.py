@@ -14,11 +14,13 @@ from matrix.config.sweep import SweepConfig, load_sweep
 from matrix.environments import ready
 from matrix.environments.base import BuildFailed
 from matrix.environments.recipe import recipe_for
+from matrix.errors import UsageError
 from matrix.estimate import artefact_environment
 from matrix.machine import fingerprint as machine
 from matrix.machine import hardware
 from matrix.plan import Plan, make_plan
 from matrix.records import Environment
+from matrix.store import durable
 
 DEFAULT_SWEEP = "quick"
 
@@ -46,6 +48,19 @@ def add_results_argument(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of runs (default: results/ of the checkout or of the current folder)",
     )
+
+
+def write_output(target: Path, text: str) -> None:
+    """Write what `-o` asked for, whole or not at all. Raises UsageError, StorageError."""
+    if target.is_dir():
+        raise UsageError(f"-o {target} is a folder: name a file in it")
+    if not target.parent.is_dir():
+        raise UsageError(f"-o {target}: there is no folder {target.parent}")
+    if target.exists() and not target.is_file():  # /dev/stdout, a pipe: written to, never replaced
+        with durable.storage(target):
+            target.write_text(text, encoding="utf-8")
+    else:
+        durable.replace(target.resolve(), text)
 
 
 def load_catalog() -> Catalog:

@@ -10,7 +10,28 @@ from matrix.store.formats import ArtefactAttempt
 
 #: facts of an export that change what is run
 _EXPORT_FACTS = ("exporter", "opset", "opsets", "ir_version", "dynamic")
+#: fields in which two cells must agree before one may be called faster than the other.
+#: Layout, exporter and synchronisation are each framework's own way to the same boundary.
+COMPARED = ("boundary", "transfer", "precision", "math_mode", "threads", "cache", "inputs", "weights")
 _ASKED = ("launches", "samples", "max_steady_s", "min_sample_s")
+
+
+def difference(base: Mapping[str, Any], candidate: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    """The first compared field that differs, and both values; None where the contracts agree.
+
+    What a framework cannot say is no difference.
+    """
+    for field in COMPARED:
+        mine, other = base.get(field), candidate.get(field)
+        if mine is not None and other is not None and mine != other:
+            return field, brief(mine), brief(other)
+    return None
+
+
+def brief(value: object) -> str:
+    """A contract's value in a sentence; a hash by its beginning."""
+    text = str(value)
+    return text if len(text) <= 24 else f"{text[:12]}..."
 
 
 def contract_of(

@@ -72,8 +72,8 @@ def reduce(
         name: metric for name, metric in registry.items() if name in values or metric.exists_at(level)
     }
     derived = {
-        "time_to_first_output_s": _first_output(launches),
-        "energy_j_per_item": _energy(launches, batch),
+        "time_to_first_output_s": _of_timed(launches, first_output_s),
+        "energy_j_per_item": _of_timed(launches, lambda launch: energy_j_per_item(launch, batch)),
         "image_bytes": [float(environment.size_bytes)] if environment.size_bytes is not None else [],
         **{name: _parity_value(parity, name) for name in PARITY_METRICS},
     }
@@ -166,22 +166,26 @@ def _throughput(metric: Metric, latency: MetricValue, batch: int) -> MetricValue
     )
 
 
-def _first_output(launches: Sequence[LaunchRecord]) -> list[float]:
+def first_output_s(launch: LaunchRecord) -> float | None:
+    """Seconds from the start of the import to the first output; None where a phase is not known."""
     needed = [phase for phase in FIRST_OUTPUT_PHASES if phase != "compile_s"]  # not every variant has it
-    return [
-        sum(launch.phases.get(phase, 0.0) for phase in FIRST_OUTPUT_PHASES)
-        for launch in launches
-        if launch.purpose == "measure" and all(phase in launch.phases for phase in needed)
-    ]
+    if not all(phase in launch.phases for phase in needed):
+        return None
+    return sum(launch.phases.get(phase, 0.0) for phase in FIRST_OUTPUT_PHASES)
 
 
-def _energy(launches: Sequence[LaunchRecord], batch: int) -> list[float]:
-    """Joules of the steady phase over the items computed in it, of launches that read a counter."""
-    return [
-        launch.sampling["energy_j"] / (launch.sampling["calls"] * batch)
-        for launch in launches
-        if launch.purpose == "measure" and "energy_j" in launch.sampling
-    ]
+def energy_j_per_item(launch: LaunchRecord, batch: int) -> float | None:
+    """Joules of the steady phase over the items computed in it; None where no counter was read."""
+    if "energy_j" not in launch.sampling:
+        return None
+    return float(launch.sampling["energy_j"] / (launch.sampling["calls"] * batch))
+
+
+def _of_timed(
+    launches: Sequence[LaunchRecord], value: Callable[[LaunchRecord], float | None]
+) -> list[float]:
+    found = [value(launch) for launch in launches if launch.purpose == "measure"]
+    return [number for number in found if number is not None]
 
 
 def _parity_value(parity: Parity | None, name: str) -> list[float]:

@@ -6,6 +6,8 @@ import dataclasses
 
 from matrix.catalog import load
 from matrix.consolidate.cells import consolidate, evidence_of
+from matrix.imported import records as imported
+from matrix.imported import samples
 from matrix.records import ReasonRecord, Record
 from matrix.store.runs import StoredRun, is_running
 
@@ -14,6 +16,8 @@ def records_of(run: StoredRun) -> list[Record]:
     """One record per planned cell, also of a run whose last session was killed."""
     if run.is_consolidated():
         return list(run.stored_records())
+    if samples.is_imported(run.folder):
+        return list(imported.records_of(samples.load(run.folder), load().metrics))
     attempts = run.attempts()
     evidence = evidence_of(
         run.header, attempts.environments, attempts.artefacts, attempts.launches, run.samples

@@ -13,17 +13,13 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from matrix.consolidate.contract import COMPARED, brief
 from matrix.errors import UsageError
 from matrix.records import MetricValue, Record
 from matrix.report.metrics import FROM_PARITY, Catalog, Metric, metric, value_of
 from matrix.report.placing import Column, RowKey, place
 from matrix.report.units import Scale, scale_for
 from matrix_adapters.protocol import State
-
-#: contract fields in which two cells must agree before one may be called faster than the other.
-#: Layout, exporter and synchronisation are each framework's own way to the same boundary.
-COMPARED = ("boundary", "transfer", "precision", "math_mode", "threads", "cache", "inputs", "weights")
-
 
 class Mark(enum.StrEnum):
     """A cell's place in its row."""
@@ -168,7 +164,7 @@ def _why_unranked(record: Record, usual: Mapping[str, object]) -> str:
     for field, expected in usual.items():
         got = record.contract.get(field)
         if got is not None and got != expected:  # what a framework cannot say is no difference
-            return f"not comparable: {field} differs ({_brief(got)}, others {_brief(expected)})"
+            return f"not comparable: {field} differs ({brief(got)}, others {brief(expected)})"
     return ""
 
 
@@ -182,11 +178,6 @@ def _usual_contract(records: Iterable[Record]) -> dict[str, object]:
             most = Counter(str(v) for v in seen).most_common(1)[0][0]
             usual[field] = next(v for v in seen if str(v) == most)
     return usual
-
-
-def _brief(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 24 else f"{text[:12]}..."
 
 
 def _ranks(cell: TableCell | None) -> bool:

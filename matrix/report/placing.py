@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from matrix.records import Record, WorkloadRecord
+from matrix.records import IMPORTED, Record, WorkloadRecord
 from matrix.report.metrics import Catalog
 
 
@@ -36,6 +36,8 @@ class RowKey:
 
     def parts(self) -> dict[str, str]:
         """The parameters in words, by name; absent axes are left out."""
+        if self.level == IMPORTED:
+            return {}
         words = {"batch": f"batch {self.batch}"}
         if self.sequence is not None:
             words["sequence"] = f"sequence {self.sequence}"
@@ -101,7 +103,8 @@ def _column(key: tuple[str, ...], record: Record, catalog: Catalog, many_variant
     if copy != "1":
         detail.append(f"#{copy}")
     title = getattr(known, "title", "") or environment.framework
-    return Column(key, f"{title} {environment.version}", " ".join(detail), environment.framework)
+    title = f"{title} {environment.version}".strip()
+    return Column(key, title, " ".join(word for word in detail if word), environment.framework)
 
 
 def _in_family_order(made: list[Column], placed: Placed) -> tuple[tuple[Column, ...], Placed]:

@@ -179,7 +179,7 @@ class RunStore:
         lock = _lock(folder)
         try:
             durable.replace(folder / PLAN_FILE, (durable.dump_line(plain(cell)) for cell in cells))
-            durable.replace(folder / HEADER_FILE, _dump_header(header))
+            durable.replace(folder / HEADER_FILE, dump_header(header))
             return cls(folder, header, lock)
         except BaseException:
             lock.release()
@@ -227,7 +227,7 @@ class RunStore:
     def update_header(self, **changes: Any) -> None:
         """Replace fields of run.json. Raises StorageError."""
         self.header = self.header.model_copy(update=changes)
-        durable.replace(self.folder / HEADER_FILE, _dump_header(self.header))
+        durable.replace(self.folder / HEADER_FILE, dump_header(self.header))
 
     def write_records(self, records: Iterable[Record]) -> None:
         """Replace cells.jsonl, and say in the header what it was made from. Raises StorageError."""
@@ -331,7 +331,8 @@ def _writer(folder: Path) -> int | None:
     return None
 
 
-def _dump_header(header: RunHeader) -> str:
+def dump_header(header: RunHeader) -> str:
+    """The text of `run.json`."""
     return json.dumps(plain(header.model_dump()), indent=1, ensure_ascii=False) + "\n"
 
 

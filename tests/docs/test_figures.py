@@ -14,7 +14,7 @@ from matrix.config.sweep import MeasureChoice, SweepFile, load_sweep
 from matrix.consolidate.flags import NOISY_SHARE
 from matrix.judge.parity import MAX_UNDECIDABLE
 from matrix.plan import make_plan
-from matrix.report.matrix_table import COMPARED
+from matrix.consolidate.contract import COMPARED
 from matrix_adapters import checks, clock
 
 NUMBERS = ROOT / "docs" / "how-a-number-is-made.md"

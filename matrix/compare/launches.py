@@ -1,0 +1,154 @@
+"""Values of one cell's launches, by metric, clock and block: what a row of a comparison is made of.
+
+A launch has one value a metric (the median of its samples, or a phase); the launches of a
+block are averaged. What a launch did not measure is simply not there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from matrix.consolidate import reduce
+from matrix.records import LaunchRecord
+from matrix_adapters.protocol import State
+
+LATENCY, THROUGHPUT, CPU_TIME = "latency_ms", "throughput_items_s", "cpu_time_ms"
+FIRST_OUTPUT, ENERGY = "time_to_first_output_s", "energy_j_per_item"
+WALL, CLEAN, CPU = "wall", "wall-clean", "cpu"
+
+#: CPU time is the cost of a call only where one thread computes and does not wait
+_BUSY_SHARE = 0.95
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Measured:
+    """The good launches of one cell that take part, the last attempt at each block."""
+
+    timed: Mapping[str, LaunchRecord]  # by block
+    memory: LaunchRecord | None
+    batch: int
+    threads: int
+
+    def blocks(self) -> list[str]:
+        return list(self.timed)
+
+    def clocks(self) -> Mapping[str, Mapping[str, Any]]:
+        """What `matrix.judge.clocks` said of each block's process; those without are left out."""
+        found = {block: launch.sampling.get("clocks") for block, launch in self.timed.items()}
+        return {block: clock for block, clock in found.items() if isinstance(clock, Mapping) and clock}
+
+    def by_metric(self) -> dict[str, dict[str, float]]:
+        """metric -> block -> value; latency and CPU time by clock are `by_clock`'s."""
+        found: dict[str, dict[str, float]] = {}
+        for block, launch in self.timed.items():
+            values: dict[str, float | None] = dict(launch.metrics)
+            values[FIRST_OUTPUT] = reduce.first_output_s(launch)
+            values[ENERGY] = reduce.energy_j_per_item(launch, max(self.batch, 1))
+            for name, value in values.items():
+                if value is not None:
+                    found.setdefault(name, {})[block] = value
+        return found
+
+    def once(self) -> dict[str, float]:
+        """Metrics of the memory launch, which is one process and untimed."""
+        return dict(self.memory.metrics) if self.memory is not None else {}
+
+
+def measured(
+    launches: Iterable[LaunchRecord], *, batch: int, threads: int, pair: str | None = None
+) -> Measured:
+    """The launches to compare by. `pair` takes those of one live pair; None takes all, pilots excepted."""
+    timed: dict[str, LaunchRecord] = {}
+    memory = None
+    count = 0
+    for launch in launches:
+        if launch.purpose == "memory" and launch.state is State.OK:
+            memory = launch
+        if launch.purpose != "measure" or (pair is not None and launch.pair != pair):
+            continue
+        block = str(launch.block) if pair is not None or not launch.pair else f"{launch.pair}/{launch.block}"
+        count += 1
+        if launch.state is State.OK:
+            timed[block] = launch
+        else:
+            timed.pop(block, None)  # the last attempt counts
+    return Measured(timed=timed, memory=memory, batch=batch, threads=threads)
+
+
+def wall(side: Measured, values: Mapping[str, float]) -> Mapping[str, float]:
+    """Latency by block: by the wall clock of `clocks` where every block has it, as reported otherwise."""
+    clocks = side.clocks()
+    if clocks and all(block in clocks and WALL in clocks[block] for block in side.timed):
+        return {block: float(clock[WALL]) for block, clock in clocks.items()}
+    return values
+
+
+def clean(side: Measured) -> Mapping[str, float] | None:
+    """Latency by block over the samples that nothing interrupted; None unless every block has it."""
+    clocks = side.clocks()
+    if not clocks or not all(CLEAN in clocks.get(block, {}) for block in side.timed):
+        return None
+    return {block: float(clock[CLEAN]) for block, clock in clocks.items()}
+
+
+def clean_counts(side: Measured) -> tuple[int, int]:
+    """How many samples of all blocks were clean, and how many were not."""
+    kept = dirty = 0
+    for block, clock in side.clocks().items():
+        samples = int(side.timed[block].sampling.get("samples", 0))
+        good = round(float(clock.get("clean_share", 0.0)) * samples)
+        kept, dirty = kept + good, dirty + samples - good
+    return kept, dirty
+
+
+def cpu(side: Measured, values: Mapping[str, float]) -> Mapping[str, float] | None:
+    """CPU time a call by block; None unless it is the cost of the call in every block."""
+    clocks = side.clocks()
+    if clocks:
+        if not all(clocks.get(block, {}).get("cpu_valid") for block in side.timed):
+            return None
+        return {block: float(clock[CPU]) for block, clock in clocks.items()}
+    if side.threads != 1 or not values:
+        return None
+    for block, launch in side.timed.items():
+        latency = launch.metrics.get(LATENCY)
+        if latency is None or values.get(block, 0.0) < _BUSY_SHARE * latency:
+            return None
+    return values
+
+
+def majority_flag(launches: Sequence[LaunchRecord], codes: Iterable[str]) -> str:
+    """The text of a flag that more than half of the launches carry; empty when there is none."""
+    for code in codes:
+        texts = [flag.text for launch in launches for flag in launch.flags if flag.code == code]
+        if len(texts) * 2 > len(launches):
+            return f"{texts[0]} (in {len(texts)} of {len(launches)} launches)"
+    return ""
+
+
+def block_seconds(base: Measured, candidate: Measured) -> float | None:
+    """What a block of both sides costs: of a live pair its own time, else that of both launches."""
+    costs = []
+    for block in base.timed.keys() & candidate.timed.keys():
+        pair = base.timed[block], candidate.timed[block]
+        alive = pair[0].sampling.get("block_s")
+        if isinstance(alive, (int, float)):
+            costs.append(float(alive))
+            continue
+        spent = [_seconds(launch) for launch in pair]
+        if None not in spent:
+            costs.append(sum(s for s in spent if s is not None))
+    return statistics.median(costs) if costs else None
+
+
+def _seconds(launch: LaunchRecord) -> float | None:
+    try:
+        began = datetime.datetime.fromisoformat(launch.started)
+        ended = datetime.datetime.fromisoformat(launch.ended)
+    except ValueError:
+        return None
+    return max(0.0, (ended - began).total_seconds())

@@ -1,0 +1,141 @@
+"""A comparison in a terminal, or plain in a pipe: worst first, what is well folded into counts."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from tabulate import tabulate
+
+from matrix.catalog.types import Catalog
+from matrix.compare.comparison import Comparison
+from matrix.compare.findings import Finding
+from matrix.judge.rows import Word
+from matrix.report.comparison import Options, words
+from matrix.report.metrics import SHORT
+from matrix.report.style import Style
+from matrix.report.units import scale_for
+
+#: a verdict's colours
+_PAINT = {
+    Word.REGRESSED: ("bold", "red"),
+    Word.IMPROVED: ("green",),
+    Word.NO_WORSE: ("green",),
+    Word.INCONCLUSIVE: ("yellow",),
+    Word.NOT_COMPARABLE: ("dim",),
+}
+_HEADS = ("verdict", "workload", "metric", "base", "candidate", "change", words.INTERVAL, "n", "detectable")
+_RIGHT = ("base", "candidate", "change", "n", "detectable")
+_MOST_LOCKS = 12
+_MOST_REASONS = 40
+
+
+def render(comparison: Comparison, catalog: Catalog, options: Options) -> str:
+    """The whole comparison."""
+    style = options.style or Style()
+    plain = style.plain
+    shown = [f for f in comparison.findings if options.all or not words.is_well(f)]
+    folded = len(comparison.findings) - len(shown)
+    blocks = [style.paint(plain(comparison.title), "bold"), _table(shown, catalog, style)]
+    if folded:
+        rows = "row is" if folded == 1 else "rows are"
+        blocks.append(style.paint(f"{folded:,} more {rows} no worse: --all shows them", "dim"))
+    blocks.append(_paragraphs(words.headline(comparison), style))
+    blocks.append(_paragraphs(words.instrument(comparison), style))
+    blocks.append("\n".join(_reasons(shown, catalog, style)))
+    blocks.append("\n".join(_foot(comparison, style)))
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _table(findings: Sequence[Finding], catalog: Catalog, style: Style) -> str:
+    if not findings:
+        return ""
+    lines = [_line(finding, catalog, style) for finding in findings]
+    used = [i for i in range(len(_HEADS)) if any(line[i] for line in lines)]
+    return tabulate(
+        [[line[i] for i in used] for line in lines],
+        headers=[style.paint(_HEADS[i], "bold") for i in used],
+        tablefmt="rounded_outline" if style.unicode else "simple",
+        colalign=["right" if _HEADS[i] in _RIGHT else "left" for i in used],
+        disable_numparse=True,
+    )
+
+
+def _line(finding: Finding, catalog: Catalog, style: Style) -> list[str]:
+    judged = finding.judged
+    base, candidate = _values(finding)
+    change = interval = visible = count = ""
+    if judged is not None:
+        sign = -1.0 if finding.better == "higher" else 1.0
+        change = "" if judged.delta is None else words.percent(sign * judged.delta)
+        interval = words.bounds(judged, sign).removeprefix(f"{words.INTERVAL} ")
+        visible = "" if judged.mde is None else words.fraction(judged.mde)
+        count = str(judged.n) if judged.n else ""
+    arrow = {"lower": "", "higher": " (more is better)"}.get(finding.better, "")
+    verdict = style.paint(finding.verdict.value, *_PAINT[finding.verdict])
+    metric = metric_name(finding.metric, catalog) + arrow
+    texts = [finding.workload, metric, base, candidate, change, interval, count, visible]
+    return [verdict, *(style.plain(text) for text in texts)]
+
+
+def _values(finding: Finding) -> tuple[str, str]:
+    """Base and candidate in one unit."""
+    numbers = [v for v in (finding.base, finding.candidate) if isinstance(v, (int, float))]
+    scale = scale_for(numbers, finding.unit, 4) if numbers else None
+    base, candidate = (
+        "" if v is None else v if isinstance(v, str) else scale.text(v, 4) if scale else ""
+        for v in (finding.base, finding.candidate)
+    )
+    return base, candidate
+
+
+def metric_name(metric: str, catalog: Catalog) -> str:
+    """Short enough for a column."""
+    if metric in SHORT:
+        return SHORT[metric]
+    entry = catalog.metrics.get(metric)
+    return metric if entry is None else entry.title[0].lower() + entry.title[1:]
+
+
+def _reasons(findings: Sequence[Finding], catalog: Catalog, style: Style) -> Iterator[str]:
+    """Why, by verdict; what several rows have in common is said once."""
+    said: dict[tuple[Word, str], list[str]] = {}
+    for finding in findings:
+        if finding.reason and not finding.derived:
+            name = f"{finding.workload} {metric_name(finding.metric, catalog)}"
+            said.setdefault((finding.verdict, finding.reason), []).append(name)
+    for (verdict, reason), names in list(said.items())[:_MOST_REASONS]:
+        more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+        text = style.plain(f"{', '.join(names[:3])}{more}: {reason}")
+        first, *rest = textwrap.wrap(text, max(20, style.width - 16)) or [""]
+        yield style.paint(f"{verdict.value:<16}", *_PAINT[verdict]) + first
+        yield from (f"{'':16}{line}" for line in rest)
+    if len(said) > _MOST_REASONS:
+        yield f"... and {len(said) - _MOST_REASONS:,} more reasons, in the JSON"
+
+
+def _foot(comparison: Comparison, style: Style) -> Iterator[str]:
+    for name, changes in comparison.locks.items():
+        if changes:
+            texts = [str(change) for change in changes[:_MOST_LOCKS]]
+            texts += [f"{len(changes) - _MOST_LOCKS} more"] if len(changes) > _MOST_LOCKS else []
+            where = f" ({name})" if len(comparison.locks) > 1 else ""
+            yield from _fact("differs", f"{', '.join(texts)}{where}", style)
+    if comparison.unjudged:
+        names = ", ".join(comparison.unjudged)
+        yield from _fact("unjudged", f"{names}: no smallest change that matters; --margin METRIC=0.05", style)
+    for warning in comparison.warnings:
+        yield from _fact("warning", warning, style)
+    failing = words.failing(comparison)
+    if failing:
+        yield style.paint(failing, "bold", "red")
+
+
+def _fact(name: str, text: str, style: Style) -> Iterator[str]:
+    first, *rest = textwrap.wrap(style.plain(text), max(20, style.width - 10)) or [""]
+    yield style.paint(f"{name:<10}", "yellow" if name == "warning" else "dim") + first
+    yield from (f"{'':10}{line}" for line in rest)
+
+
+def _paragraphs(sentences: Sequence[str], style: Style) -> str:
+    return "\n".join(textwrap.fill(style.plain(text), style.width) for text in sentences)
