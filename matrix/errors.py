@@ -49,6 +49,10 @@ class EngineLost(MatrixError):
     """The container engine does not answer any more; the run can be continued once it does."""
 
 
+class IndexUnreachable(MatrixError):
+    """The package index does not answer when it is asked which releases there are."""
+
+
 class RunLocked(MatrixError):
     """Another process is writing this run."""
 

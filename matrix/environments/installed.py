@@ -12,6 +12,8 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from matrix.environments.lock_difference import lock_difference
+
 BYTECODE = (".pyc", ".pyo")
 
 
@@ -114,17 +116,8 @@ def differences(lock: tuple[str, ...], constraints: str) -> tuple[str, ...]:
 
 
 def changes(before: tuple[str, ...], after: tuple[str, ...]) -> tuple[str, ...]:
-    """How one lock became another: "numpy 2.4.5 -> 2.4.6", "six added", "six removed"."""
-    old, new = versions_of(before), versions_of(after)
-    found = []
-    for name in sorted(old.keys() | new.keys()):
-        if name not in new:
-            found.append(f"{name} removed")
-        elif name not in old:
-            found.append(f"{name} {new[name]} added")
-        elif old[name] != new[name]:
-            found.append(f"{name} {old[name]} -> {new[name]}")
-    return tuple(found)
+    """How one lock became another: "numpy 2.4.5 -> 2.4.6", "six 1.17 added", "six 1.17 removed"."""
+    return tuple(str(change) for change in lock_difference(before, after))
 
 
 def folder_size(folder: Path) -> int:

@@ -78,6 +78,11 @@ def not_found(output: str) -> str:
     return match["wanted"].strip() if match else ""
 
 
+def unreachable(output: str) -> bool:
+    """Whether pip could not get an answer from an index."""
+    return _UNREACHABLE.search(output) is not None
+
+
 def _disk_full(output: str) -> tuple[str, str] | None:
     match = _NO_SPACE.search(output)
     if not match:
@@ -137,7 +142,7 @@ def _no_such_version(output: str) -> tuple[str, str] | None:
 
 
 def _unreachable(output: str) -> tuple[str, str] | None:
-    if not _UNREACHABLE.search(output):
+    if not unreachable(output):
         return None
     host = re.search(r"host='([^']+)'|Looking in indexes: (\S+)", output)
     where = next((part.rstrip(",") for part in host.groups() if part), "") if host else ""
