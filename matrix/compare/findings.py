@@ -67,4 +67,5 @@ def worst_first(finding: Finding) -> tuple[int, int, float, str, str]:
     size = 0.0 if effect is None else -effect
     if finding.verdict in (Word.IMPROVED, Word.NO_WORSE) and effect is not None:
         size = effect
-    return (ORDER.index(finding.verdict), finding.kind != "state", size, finding.workload, finding.metric)
+    rank = 0 if finding.missing else ORDER.index(finding.verdict)
+    return (rank, finding.kind != "state", size, finding.workload, finding.metric)

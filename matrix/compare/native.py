@@ -91,7 +91,7 @@ def rows(bout: Bout, rules: Rules) -> Iterator[Row]:
         margin = rules.margin(name)
         if margin is None:
             continue
-        mirrors, fixed, clocks = "", False, {}
+        mirrors, clocks = "", dict[str, Sides]()
         not_comparable = bout.not_comparable
         if name == LATENCY:
             clocks = latency
@@ -104,7 +104,7 @@ def rows(bout: Bout, rules: Rules) -> Iterator[Row]:
         elif any(name in value for value in values):
             clocks = {"": Sides(base=values[0].get(name, {}), candidate=values[1].get(name, {}))}
         elif all(name in found for found in once):
-            clocks, fixed = {"": Sides(base=_single(once[0], name), candidate=_single(once[1], name))}, True
+            clocks = {"": Sides(base=_single(once[0], name), candidate=_single(once[1], name))}
         if not clocks or _never_happened(clocks):
             continue
         yield Row(
@@ -115,11 +115,10 @@ def rows(bout: Bout, rules: Rules) -> Iterator[Row]:
             margin=margin,
             clocks=clocks,
             family=f"{bout.family}|{name}",
-            stages={} if fixed else stages,
+            stages=stages,
             layout=bout.layout,
             mirrors=mirrors,
             timing=metric.unit not in _SIZES,
-            fixed=fixed,
             unsteady=unsteady if name in STEADY else "",
             not_comparable=not_comparable,
             block_s=block_s,

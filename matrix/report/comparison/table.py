@@ -13,7 +13,7 @@ from matrix.compare.findings import Finding
 from matrix.judge.rows import Word
 from matrix.report.comparison import Options, words
 from matrix.report.metrics import SHORT
-from matrix.report.style import Style
+from matrix.report.style import Style, visible_width
 from matrix.report.units import scale_for
 
 #: a verdict's colours
@@ -27,6 +27,7 @@ _PAINT = {
 _HEADS = ("verdict", "workload", "metric", "base", "candidate", "change", words.INTERVAL, "n", "detectable")
 _RIGHT = ("base", "candidate", "change", "n", "detectable")
 _MOST_LOCKS = 12
+_LEAST_WORKLOAD = 16
 _MOST_REASONS = 40
 
 
@@ -34,12 +35,11 @@ def render(comparison: Comparison, catalog: Catalog, options: Options) -> str:
     """The whole comparison."""
     style = options.style or Style()
     plain = style.plain
-    shown = [f for f in comparison.findings if options.all or not words.is_well(f)]
-    folded = len(comparison.findings) - len(shown)
+    shown = [f for f in comparison.findings if options.all or not words.is_dull(f)]
+    folded = "" if options.all else words.folded(comparison)
     blocks = [style.paint(plain(comparison.title), "bold"), _table(shown, catalog, style)]
     if folded:
-        rows = "row is" if folded == 1 else "rows are"
-        blocks.append(style.paint(f"{folded:,} more {rows} no worse: --all shows them", "dim"))
+        blocks.append(style.paint(f"{folded}; --all shows them", "dim"))
     blocks.append(_paragraphs(words.headline(comparison), style))
     blocks.append(_paragraphs(words.instrument(comparison), style))
     blocks.append("\n".join(_reasons(shown, catalog, style)))
@@ -52,13 +52,34 @@ def _table(findings: Sequence[Finding], catalog: Catalog, style: Style) -> str:
         return ""
     lines = [_line(finding, catalog, style) for finding in findings]
     used = [i for i in range(len(_HEADS)) if any(line[i] for line in lines)]
-    return tabulate(
-        [[line[i] for i in used] for line in lines],
-        headers=[style.paint(_HEADS[i], "bold") for i in used],
-        tablefmt="rounded_outline" if style.unicode else "simple",
-        colalign=["right" if _HEADS[i] in _RIGHT else "left" for i in used],
-        disable_numparse=True,
-    )
+
+    def drawn(limits: list[int | None]) -> str:
+        return tabulate(
+            [[line[i] for i in used] for line in lines],
+            headers=[style.paint(_HEADS[i], "bold") for i in used],
+            tablefmt="rounded_outline" if style.unicode else "simple",
+            colalign=["right" if _HEADS[i] in _RIGHT else "left" for i in used],
+            disable_numparse=True,
+            maxcolwidths=limits,
+        )
+
+    table = drawn([None] * len(used))
+    excess = visible_width(table) - style.width
+    if excess > 0 and style.unicode:  # what is read by a program keeps one line a row
+        longest = max(len(line[_HEADS.index("workload")]) for line in lines)
+        widths: list[int | None] = [None] * len(used)
+        widths[used.index(_HEADS.index("workload"))] = max(_LEAST_WORKLOAD, longest - excess)
+        table = drawn(widths)
+    higher = [m for m in dict.fromkeys(f.metric for f in findings) if _is_higher(m, catalog)]
+    if higher:
+        names = ", ".join(metric_name(m, catalog) for m in higher)
+        table += "\n" + style.paint(f"of {names}, more is better; of everything else, less", "dim")
+    return table
+
+
+def _is_higher(metric: str, catalog: Catalog) -> bool:
+    entry = catalog.metrics.get(metric)
+    return entry is not None and entry.better == "higher"
 
 
 def _line(finding: Finding, catalog: Catalog, style: Style) -> list[str]:
@@ -71,9 +92,8 @@ def _line(finding: Finding, catalog: Catalog, style: Style) -> list[str]:
         interval = words.bounds(judged, sign).removeprefix(f"{words.INTERVAL} ")
         visible = "" if judged.mde is None else words.fraction(judged.mde)
         count = str(judged.n) if judged.n else ""
-    arrow = {"lower": "", "higher": " (more is better)"}.get(finding.better, "")
     verdict = style.paint(finding.verdict.value, *_PAINT[finding.verdict])
-    metric = metric_name(finding.metric, catalog) + arrow
+    metric = metric_name(finding.metric, catalog)
     texts = [finding.workload, metric, base, candidate, change, interval, count, visible]
     return [verdict, *(style.plain(text) for text in texts)]
 

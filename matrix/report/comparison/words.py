@@ -14,6 +14,8 @@ from matrix.judge.rows import Verdict, Word
 from matrix.report.units import human, number, scale_for
 
 INTERVAL = "95 % interval"
+#: states of what cannot be here, or cannot be at all
+_NOT_HERE = ("unsupported", "unavailable")
 #: units of which the inverse is a speed
 _TIMES = ("s", "ms")
 
@@ -138,6 +140,18 @@ def instrument(comparison: Comparison) -> list[str]:
     return said
 
 
+def folded(comparison: Comparison) -> str:
+    """What a view leaves out, in words; empty for nothing."""
+    dull = [finding for finding in comparison.findings if is_dull(finding)]
+    well = sum(finding.verdict is Word.NO_WORSE for finding in dull)
+    parts = []
+    if well:
+        parts.append(f"{well:,} more row{' is' if well == 1 else 's are'} no worse")
+    if len(dull) > well:
+        parts.append(f"{len(dull) - well:,} cannot be measured here on either side")
+    return ", ".join(parts)
+
+
 def failing(comparison: Comparison) -> str:
     """Which words of `--fail-on` occur; empty when none does."""
     if not comparison.failing:
@@ -145,8 +159,10 @@ def failing(comparison: Comparison) -> str:
     return "fails on " + ", ".join(f"{word} ({n})" for word, n in comparison.failing.items())
 
 
-def is_well(finding: Finding) -> bool:
-    """Nothing to be read in full."""
+def is_dull(finding: Finding) -> bool:
+    """Nothing that anybody has to read: no worse, or on neither side to begin with."""
+    if finding.kind == "state" and finding.base == finding.candidate and finding.base in _NOT_HERE:
+        return True
     return finding.verdict is Word.NO_WORSE and not finding.notable
 
 
