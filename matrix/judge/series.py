@@ -87,8 +87,8 @@ def family(row: Row) -> Family:
 def read(row: Row, clock: str = "") -> Series | Refused:
     """The row's pairs by `clock` (see `pick`), screening blocks in the order that they were measured.
 
-    The order is that of their labels, numbers by value, wherever the mapping keeps them; it matters
-    to rows that are looked at while they grow, and to no other.
+    The order is that of their labels, numbers by value, wherever the mapping keeps them. It matters
+    only to rows that are looked at while they grow.
     """
     if row.not_comparable:
         return Refused(row, Word.NOT_COMPARABLE, row.not_comparable)
@@ -100,9 +100,9 @@ def read(row: Row, clock: str = "") -> Series | Refused:
     pairs = _pairs(row, sides, labels)
     if pairs is None:
         return _refused(row, sides, labels, name)
-    if not row.stages:
-        return Series(row, name, pairs)
     order = sorted(range(len(labels)), key=lambda i: natural(labels[i]))
+    if not row.stages:
+        return Series(row, name, pairs.only(order))
     confirming = {i for i in order if row.stages.get(labels[i]) is Stage.CONFIRM}
     return Series(
         row,

@@ -73,11 +73,10 @@ def confirm_blocks(s: float, effect: float, se: float, suspects: int, alpha: flo
     having chosen the largest. `suspects` share `alpha` (Holm's first step).
     """
     careful = effect - se
-    if careful <= 0:
-        return MOST_CONFIRM
-    z = -float(dist.normal_quantile(alpha / max(suspects, 1) / (2 if suspects <= 1 else 1)))
-    wanted = math.ceil(((z + _CONFIRM_POWER) * s / careful) ** 2) + 3
-    return min(max(wanted, LEAST_CONFIRM), MOST_CONFIRM)
+    sizes = np.arange(LEAST_CONFIRM, MOST_CONFIRM + 1)
+    level = min(alpha / 2, alpha / max(suspects, 1))
+    enough = (dist.t_quantile(1 - level, sizes - 1) + _CONFIRM_POWER) * s <= careful * np.sqrt(sizes)
+    return int(sizes[np.argmax(enough)]) if enough.any() else MOST_CONFIRM
 
 
 def holm(p: npt.ArrayLike) -> Floats:
