@@ -13,13 +13,13 @@ from collections.abc import Iterable, Sequence
 from matrix.catalog.types import Catalog
 from matrix.compare import columns, environments, machines, native
 from matrix.compare.cells import Couple, couples, fields_of
-from matrix.compare.environments import Change
 from matrix.compare.findings import PARITY, Finding
 from matrix.compare.native import Bout, Rules
 from matrix.compare.sides import Duel, Side
 from matrix.compare.states import parity_finding, state_finding
 from matrix.consolidate import contract
 from matrix.consolidate.stored import records_of
+from matrix.environments.lock_difference import LockChange
 from matrix.errors import UsageError
 from matrix.imported import records as imported_records
 from matrix.imported import samples
@@ -55,7 +55,9 @@ class Collected:
     candidate: Count = dataclasses.field(default_factory=Count)
     settle: dict[str, str] = dataclasses.field(default_factory=dict)  # workload -> the command that would
     absent_is_missing: bool = False  # a metric without samples is a cell that is gone (imported)
-    locks: dict[str, tuple[Change, ...]] = dataclasses.field(default_factory=dict)  # by pair of environments
+    locks: dict[str, tuple[LockChange, ...]] = dataclasses.field(
+        default_factory=dict
+    )  # by pair of environments
     warnings: list[str] = dataclasses.field(default_factory=list)
     unjudged: list[str] = dataclasses.field(default_factory=list)  # metrics without a margin
     against_itself: set[str] = dataclasses.field(default_factory=set)  # bases whose A/A rows are in `aa`

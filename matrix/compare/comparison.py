@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from matrix.catalog.types import Catalog
 from matrix.compare import fail_on
 from matrix.compare.collect import Collected, Count, collect
-from matrix.compare.environments import Change
 from matrix.compare.findings import Finding, of_verdict, worst_first
 from matrix.compare.native import Rules
 from matrix.compare.sides import Duel, Side
+from matrix.environments.lock_difference import LockChange
 from matrix.judge.rows import Instrument, Row, Verdict, Word
 from matrix.judge.verdicts import judge
 from matrix.select import Selector
@@ -44,7 +44,7 @@ class Comparison:
     means: tuple[Mean, ...]
     base: Count
     candidate: Count
-    locks: Mapping[str, tuple[Change, ...]]
+    locks: Mapping[str, tuple[LockChange, ...]]
     warnings: tuple[str, ...]
     unjudged: tuple[str, ...]
     fail_on: tuple[str, ...] = ()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import re
 from collections import Counter
 from collections.abc import Sequence
 
 from matrix.catalog.types import Metric
+from matrix.environments.lock_difference import LockChange, lock_difference
 from matrix.judge.rows import Row, Sides
 from matrix.records import EnvironmentRecord, Record
 
@@ -16,27 +15,12 @@ IMAGE_SIZE = "image_bytes"
 _SPIES = ("preload",)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Change:
-    """One distribution (or the interpreter) that is another one in the candidate; "" where it is absent."""
-
-    name: str
-    base: str
-    candidate: str
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.base or 'absent'} -> {self.candidate or 'absent'}"
-
-
-def lock_changes(base: EnvironmentRecord, candidate: EnvironmentRecord) -> tuple[Change, ...]:
-    """Everything installed that differs, by name; Python first."""
-    mine, other = _installed(base), _installed(candidate)
-    names = sorted(set(mine) | set(other), key=lambda name: (name != "python", name))
-    return tuple(
-        Change(name=name, base=mine.get(name, ""), candidate=other.get(name, ""))
-        for name in names
-        if mine.get(name) != other.get(name)
-    )
+def lock_changes(base: EnvironmentRecord, candidate: EnvironmentRecord) -> tuple[LockChange, ...]:
+    """Everything installed that differs, the interpreter first."""
+    python: tuple[LockChange, ...] = ()
+    if base.python != candidate.python:
+        python = (LockChange("Python", base.python, candidate.python),)
+    return (*python, *lock_difference(base.lock, candidate.lock))
 
 
 def size_row(
@@ -78,14 +62,4 @@ def spies(base: Sequence[Record], candidate: Sequence[Record]) -> list[str]:
                 for name, text in zip(("base", "candidate"), texts, strict=True)
             ]
             found.append(f"a profiler or preloaded library is not the same on both sides ({', '.join(said)})")
-    return found
-
-
-def _installed(environment: EnvironmentRecord) -> dict[str, str]:
-    found = {"python": environment.python} if environment.python else {}
-    for line in environment.lock:
-        name, mark, version = line.partition("==")
-        if not mark:
-            name, _, version = line.partition(" @ ")
-        found[re.sub(r"[-_.]+", "-", name).strip().lower()] = version.strip() or line
     return found
