@@ -33,8 +33,9 @@ from matrix.environments.bundle import Bundle, third_party_sources
 from matrix.environments.images import BuiltImage, ImageOptions, base, ensure_image, sources
 from matrix.execution import connect, leases
 from matrix.execution.cancel import Cancel
-from matrix.execution.container import Plan, run_in_container
+from matrix.execution.container import Plan, open_in_container, run_in_container
 from matrix.execution.engine import Engine, Refused, Silent
+from matrix.execution.talk import Live
 from matrix.execution.volumes import Volumes
 from matrix.records import Environment
 from matrix_adapters.protocol import Reason, Result, Task
@@ -76,6 +77,27 @@ class ContainerEnvironment(BuiltEnvironment):
             on_phase=on_phase,
             cancel=cancel,
             out_dir=out_dir,
+        )
+
+    def open_live(
+        self,
+        task: Task,
+        folder: Path,
+        *,
+        timeout_s: float,
+        stall_s: float,
+        cancel: Cancel | None = None,
+    ) -> contextlib.AbstractContextManager[Live]:
+        """One half of a live pair; see `matrix.execution.container.open_in_container`."""
+        return open_in_container(
+            self.plan,
+            self.engine,
+            self.volumes,
+            task,
+            folder,
+            timeout_s=timeout_s,
+            stall_s=stall_s,
+            cancel=cancel,
         )
 
 

@@ -17,21 +17,12 @@ from typing import Protocol
 from matrix.execution.cancel import Cancel
 from matrix.execution.ending import Ending, Stop, conclude
 from matrix.execution.environ import clean, shaken
+from matrix.execution.folders import prepare, write_task
 from matrix.execution.oom import memory_limit, read_counters
 from matrix.execution.process import ProcessGroup
 from matrix.execution.watch import Watch
-from matrix.store.durable import storage, storage_error
-from matrix_adapters.protocol import (
-    HEARTBEAT_FILE,
-    LOG_FILE,
-    RESULT_FILE,
-    TASK_FILE,
-    Reason,
-    Result,
-    State,
-    Task,
-    to_json,
-)
+from matrix.store.durable import storage_error
+from matrix_adapters.protocol import LOG_FILE, Reason, Result, State, Task
 
 TICK_S = 1.0
 GRACE_S = 2.0
@@ -101,7 +92,8 @@ class LocalWorker:
         self._folder, self._out = folder, out_dir or folder / "out"
         self._cancel, self._tick_s = cancel, tick_s
         self._stopped: Stop | None = None
-        in_dir = prepare(task, folder, self._out)
+        in_dir = prepare(folder, self._out)
+        write_task(task, in_dir)
         environ, self._seen = clean(os.environ, built.environ())
         if talking:
             shake, noted = shaken()
@@ -186,18 +178,6 @@ class LocalWorker:
             else:
                 self._stopped = self._watch.verdict()
         return False
-
-
-def prepare(task: Task, folder: Path, out_dir: Path) -> Path:
-    """Both folders of a launch, nothing of an earlier one in them, and the task; the folder `in/`."""
-    in_dir = folder / "in"
-    with storage(folder):
-        in_dir.mkdir(parents=True, exist_ok=True)
-        out_dir.mkdir(parents=True, exist_ok=True)
-        (out_dir / RESULT_FILE).unlink(missing_ok=True)
-        (out_dir / HEARTBEAT_FILE).unlink(missing_ok=True)
-        (in_dir / TASK_FILE).write_text(to_json(task), encoding="utf-8")
-    return in_dir
 
 
 def _could_not_start(error: OSError, folder: Path) -> Result:

@@ -22,7 +22,9 @@ import pytest
 from private_engine import PrivateEngine, an_engine
 
 from matrix.environments.bundle import Bundle
-from matrix.execution.container import Plan, _Launch, _placed, environ
+from matrix.execution.box import Box
+from matrix.execution.container import Plan, _placed
+from matrix.execution.container_plan import environ
 from matrix.execution.engine import Engine
 from matrix.execution.volumes import Volumes
 from matrix_adapters.protocol import Task, TaskKind
@@ -95,12 +97,13 @@ def _launch(
     archives: bool,
 ) -> None:
     """A launch as it is made for a worker, whose command ends at once."""
-    launch = _Launch(plan, engine, timeout_s=60, cancel=None, on_phase=None)
     out.mkdir(exist_ok=True)
-    with launch.container(mounts, stall_s=60):
+    with Box(plan, engine, timeout_s=60, cancel=None) as box:
+        box.create(mounts, stall_s=60)
         if archives:
-            launch.send(inner, task)
-        launch.until_end()
+            box.send(inner, task)
+        box.start()
+        box.until()
         if archives:
             with contextlib.suppress(KeyError):
-                launch.fetch(out, None)
+                box.fetch(out)
