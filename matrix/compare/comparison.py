@@ -63,8 +63,10 @@ class Comparison:
     @property
     def sides(self) -> tuple[list[Side], list[Side]]:
         """The distinct bases and candidates."""
-        base = {duel.base.label: duel.base for duel in self.duels}
-        candidate = {duel.candidate.label: duel.candidate for duel in self.duels}
+        base = {duel.base.label: duel.base for duel in self.duels if duel.base.environment}
+        candidate = {
+            duel.candidate.label: duel.candidate for duel in self.duels if duel.candidate.environment
+        }
         return list(base.values()), list(candidate.values())
 
     @property

@@ -16,7 +16,7 @@ from matrix.strict_yaml.located import did_you_mean
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Side:
-    """One environment of one run; `environment` has the arm in it where there is one (NAME@aa)."""
+    """One environment of one run, the arm in its name where it has one (NAME@aa); "" for none."""
 
     run: StoredRun
     environment: str
@@ -48,7 +48,7 @@ class Duel:
             f"{side.environment} [{variant}]" if variant else side.environment
             for side, variant in zip((self.base, self.candidate), self.variants, strict=True)
         )
-        return base if base == candidate else f"{base} -> {candidate}"
+        return " -> ".join(dict.fromkeys(name for name in (base, candidate) if name))
 
 
 def environments(run: StoredRun) -> list[str]:
@@ -123,20 +123,25 @@ def _of_ab_run(run: StoredRun, environment: str) -> tuple[Duel, ...]:
 
 
 def _matched(mine: tuple[StoredRun, str], other: tuple[StoredRun, str]) -> list[tuple[str, str]]:
-    """Which environments belong together where at least one side names none."""
+    """Which environments belong together where at least one side names none.
+
+    One that has no counterpart is paired with "": its cells are told as gone, or as new.
+    """
     left, right = ([name] if name else _without_arms(environments(run)) for run, name in (mine, other))
     if len(left) == len(right) == 1:
         return [(left[0], right[0])]
-    same = [(name, name) for name in left if name in right]
-    if same and mine[0].folder != other[0].folder:
-        return same
-    kinds = list(_of_one_kind(mine[0], left, other[0], right))
-    if kinds and mine[0].folder != other[0].folder:
-        return kinds
-    raise UsageError(
-        f"which environments? BASE has {', '.join(left)}; CANDIDATE has {', '.join(right)}; "
-        "write RUN:ENVIRONMENT"
-    )
+    found = [] if mine[0].folder == other[0].folder else [(name, name) for name in left if name in right]
+    rest = [[n for n in names if n not in dict(found)] for names in (left, right)]
+    if mine[0].folder != other[0].folder:
+        found += _of_one_kind(mine[0], rest[0], other[0], rest[1])
+    if not found:
+        raise UsageError(
+            f"which environments? BASE has {', '.join(left)}; CANDIDATE has {', '.join(right)}: "
+            "write RUN:ENVIRONMENT"
+        )
+    taken = {name for _, name in found}
+    gone = [(name, "") for name in left if name not in dict(found)]
+    return [*found, *gone, *(("", name) for name in right if name not in taken)]
 
 
 def _without_arms(names: Sequence[str]) -> list[str]:

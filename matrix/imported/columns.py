@@ -60,7 +60,7 @@ def _text(file: str, content: bytes) -> Columns:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise UsageError(
-            f"{file}:{line}: not UTF-8 text, and no Parquet file either: {error.reason}"
+            f"{file}:{line}: neither UTF-8 text nor a Parquet file: {error.reason}"
         ) from None
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     rows: list[list[str]] = []
