@@ -7,7 +7,7 @@ import math
 
 def percent(log_ratio: float) -> str:
     """A logarithm of a ratio as "+4.2 %"."""
-    return f"{100 * _expm1(log_ratio):+.1f} %"
+    return f"{round(100 * _expm1(log_ratio), 1) + 0.0:+.1f} %"  # + 0.0: no "-0.0"
 
 
 def size(log_ratio: float) -> str:
