@@ -4,6 +4,7 @@
 |---|---|
 | `numpy=2.2.0` | a distribution in exactly that version, whatever constraints and dependencies chose |
 | `numpy=PATH.whl` | a distribution from a local wheel; the framework's own too |
+| `numpy=1.20.0!` | the same (of either), put in last and even against what others declare to need |
 | `python=3.12`, `python=PATH` | the interpreter of the virtualenv |
 | `base=IMAGE` | the image that the environment's image is built from |
 | `env:NAME=VALUE` | an environment variable of every worker |
@@ -34,6 +35,7 @@ from matrix_adapters.protocol import WORKER_VARIABLES
 FORMS = "numpy=2.2.0, numpy=PATH.whl, python=3.12, base=IMAGE, env:NAME=VALUE or variant=NAME"
 ENV = "env:"
 WHEEL = ".whl"
+FORCED = "!"
 
 _WORDS = ("python", "base", "variant")
 _DISTRIBUTION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -54,6 +56,7 @@ class Changes:
     """`Environment.changes` taken apart."""
 
     requirements: Mapping[str, str] = dataclasses.field(default_factory=dict)  # normal name: version or wheel
+    forced: Mapping[str, str] = dataclasses.field(default_factory=dict)  # the same, whatever others declare
     python: str = ""
     base: str = ""
     environ: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -77,7 +80,9 @@ def parse(texts: Iterable[str], framework: Framework, option: str) -> Side:
 
 def of(changes: Sequence[str]) -> Changes:
     """`Environment.changes` as fields."""
-    requirements, environ = {}, {}
+    requirements: dict[str, str] = {}
+    forced: dict[str, str] = {}
+    environ: dict[str, str] = {}
     words = dict.fromkeys(_WORDS, "")
     for text in changes:
         key, _, value = text.partition("=")
@@ -85,9 +90,13 @@ def of(changes: Sequence[str]) -> Changes:
             environ[key.removeprefix(ENV)] = value
         elif key in words:
             words[key] = value
+        elif value.endswith(FORCED):
+            forced[key] = value.removesuffix(FORCED)
         else:
             requirements[key] = value
-    return Changes(requirements=requirements, python=words["python"], base=words["base"], environ=environ)
+    return Changes(
+        requirements=requirements, forced=forced, python=words["python"], base=words["base"], environ=environ
+    )
 
 
 def check(changes: Sequence[str], backend: Literal["docker", "venv", "host"], option: str) -> None:
@@ -106,7 +115,7 @@ def impossible(changes: Sequence[str], backend: Literal["docker", "venv", "host"
             f"python={wanted.python}: a container has the Python of its base image: give base=IMAGE, "
             "or use --backend venv"
         )
-    if backend == "host" and (wanted.python or wanted.requirements):
+    if backend == "host" and (wanted.python or wanted.requirements or wanted.forced):
         first = next(text for text in changes if not text.startswith(ENV))
         return f"{first}: --backend host measures the interpreter as it is: use --backend venv"
     if wanted.python:
@@ -177,15 +186,17 @@ def _requirement(key: str, value: str, framework: Framework, where: str) -> tupl
     own = name in {canonicalize_name(known) for known in framework.provided_by}
     if near := _mistyped(name, framework):
         raise UsageError(f"{where}: there is no {key!r} to change; did you mean {near!r}? ({FORMS})")
-    if value.endswith(WHEEL):
-        return name, _wheel(name, value, where)
+    bare = value.removesuffix(FORCED)
+    mark = value[len(bare) :]
+    if bare.endswith(WHEEL):
+        return name, _wheel(name, bare, where) + mark
     if own:
         raise UsageError(
             f"{where}: that is {framework.title} itself, whose version the command names; another build of "
             f"it is a local wheel, {key}=PATH.whl"
         )
     try:
-        return name, str(Version(value))
+        return name, str(Version(bare)) + mark
     except InvalidVersion:
         raise UsageError(
             f"{where}: {value!r} is neither a version nor a wheel: write {key}=2.2.0 or {key}=PATH.whl"

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 from matrix.catalog.types import Framework
 from matrix.environments.base import Backend, BuildFailed, BuiltEnvironment, Progress, no_session, quiet
+from matrix.environments.cutoff import CutOff
 from matrix.environments.host import HostBackend
 from matrix.environments.venv import VenvBackend
 from matrix.records import Environment
@@ -54,14 +55,18 @@ def choose(
     containers: Callable[[], Containers],
     *,
     engine: Callable[[], Engine] | None = None,
+    cutoff: CutOff | None = None,
 ) -> Chosen:
     """`auto` takes containers where an engine answers and every base image can be had, within
     10 s; a backend that was named is never replaced by another.
+
+    `cutoff` is for virtualenvs; what `containers` makes knows of it already.
     """
     if asked == "host":
         return Chosen(HostBackend(frameworks, home), "this interpreter, as asked (--backend host)")
     if asked == "venv":
-        return Chosen(VenvBackend(frameworks, home), "virtualenvs, as asked (--backend venv)")
+        backend = VenvBackend(frameworks, home, cutoff=cutoff)
+        return Chosen(backend, "virtualenvs, as asked (--backend venv)")
     deadline = time.monotonic() + ENGINE_TIMEOUT_S
     found = (engine or container_engine)()
     if asked == "docker":
@@ -77,7 +82,7 @@ def choose(
         if not problem:
             return Chosen(setup.backend(), f"containers, because {found.said}")
         problem = f"{found.said}, but {problem}"
-    return Chosen(VenvBackend(frameworks, home), f"virtualenvs, because {problem}")
+    return Chosen(VenvBackend(frameworks, home, cutoff=cutoff), f"virtualenvs, because {problem}")
 
 
 def container_engine(timeout_s: float = ENGINE_TIMEOUT_S) -> Engine:

@@ -6,43 +6,25 @@ for, and half the time of `python -m venv` (unpacking pip into it) is saved.
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import re
 import ssl
-import sys
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from packaging.version import Version
-
-from matrix.environments import locks
 from matrix.environments.base import BuildFailed, Progress, clean_environ
 from matrix.environments.installed import interpreter, site_packages
 from matrix.environments.interpreters import Interpreter, running
 from matrix.environments.pip_errors import explain, not_found
+from matrix.environments.pip_tool import pip_environ
 from matrix.environments.process import run_owned
 from matrix.environments.recipe import Step
 from matrix.machine.fingerprint import usable_threads
 
 PROBE_S = 2.0
-FIRST_PIP_WITH_PYTHON_OPTION = Version("22.3")
 
-# Options that a user may have set for everyday installs and that would send packages elsewhere
-# or hide what happened. Indexes, find-links, certificates, proxies and time-outs stay theirs.
-_NOT_HERE = {
-    "PIP_USER": "0",
-    "PIP_REQUIRE_VIRTUALENV": "0",
-    "PIP_QUIET": "0",
-    "PIP_DRY_RUN": "0",
-    "PIP_NO_INPUT": "1",
-    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-    "PIP_PROGRESS_BAR": "off",
-}
-_REMOVED = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_LOG", "PIP_REPORT", "PIP_NO_DEPS")
 _AT_WORK = re.compile(r"\s*(?P<verb>Collecting|Downloading|Processing) (?P<what>\S+)(?P<size> \(\d[^)]*B\))?")
 
 
@@ -67,8 +49,13 @@ def install(
     cancelled: threading.Event | None,
     progress: Progress,
     python: Interpreter | None = None,
+    as_of: str = "",
 ) -> None:
-    """One step of a recipe. An unreachable index gets a second try. Raises BuildFailed."""
+    """One step of a recipe, with nothing in it that was published after `as_of`.
+
+    An unreachable index gets a second try. Raises BuildFailed.
+    """
+    environ = pip_environ(as_of)
     base = [*pip, "--python", str(interpreter(folder)), "install", "--no-compile"]
     if step.index is not None:
         base += ["--index-url", step.index]
@@ -80,14 +67,14 @@ def install(
     command += step.requirements
     for attempt in (1, 2):
         status, output = run_owned(
-            command, log=log, environ=pip_environ(), cancelled=cancelled, on_line=told(progress)
+            command, log=log, environ=environ, cancelled=cancelled, on_line=told(progress)
         )
         if status == 0:
             return
         links = ""
         if missing := not_found(output):  # only verbose output tells "no wheel here" from "no such version"
             lookup = [*base, "-vv", "--dry-run", "--no-deps", "--ignore-installed", missing]
-            _, links = run_owned(lookup, log=log, environ=pip_environ(), cancelled=cancelled)
+            _, links = run_owned(lookup, log=log, environ=environ, cancelled=cancelled)
         what = "pip install " + " ".join(step.requirements)
         reason = explain(output, what=what, log=log, links=links, python=python)
         if reason.code != "index_unreachable" or attempt == 2:
@@ -105,31 +92,6 @@ def compile_bytecode(folder: Path, log: Path, cancelled: threading.Event | None)
     command = [str(interpreter(folder)), "-I", "-m", "compileall", "-qq", "-j", str(usable_threads())]
     command += ["-x", r"[/\\](tests?|testdata)[/\\]", str(site_packages(folder))]
     run_owned(command, log=log, environ=clean_environ(), cancelled=cancelled)
-
-
-def host_pip(home: Path, log: Path, cancelled: threading.Event | None) -> list[str]:
-    """The command of a pip that can install into another interpreter.
-
-    The running interpreter's own, else one unpacked by `ensurepip` into a virtualenv kept for
-    that purpose (uv and some distributions make virtualenvs without pip).
-    """
-    if _own_pip_will_do():
-        return [sys.executable, "-m", "pip"]
-    tool = home / "tools" / f"pip-{sys.implementation.cache_tag}"
-    with locks.exclusive(tool.with_name(f"{tool.name}.lock"), cancelled=cancelled):
-        if not (tool / "ready").is_file():
-            command = [sys.executable, "-m", "venv", "--clear", str(tool)]
-            status, output = run_owned(command, log=log, environ=clean_environ(), cancelled=cancelled)
-            if status != 0:
-                raise BuildFailed(explain(output, what="python -m venv (with pip)", log=log), log)
-            (tool / "ready").touch()
-    return [str(interpreter(tool)), "-m", "pip"]
-
-
-def pip_environ() -> dict[str, str]:
-    """The user's own pip configuration, less what would install elsewhere or say nothing."""
-    environ = {name: value for name, value in clean_environ().items() if name not in _REMOVED}
-    return {**environ, **_NOT_HERE}
 
 
 class IndexProbe:
@@ -164,15 +126,6 @@ def index_problem(index: str) -> str:
         return f"no answer ({error.reason})"
     except (OSError, ValueError) as error:
         return f"no answer ({error})"
-
-
-def _own_pip_will_do() -> bool:
-    if importlib.util.find_spec("pip") is None:
-        return False
-    try:
-        return Version(importlib.metadata.version("pip")) >= FIRST_PIP_WITH_PYTHON_OPTION
-    except importlib.metadata.PackageNotFoundError:
-        return False
 
 
 def told(progress: Progress) -> Callable[[str], None]:

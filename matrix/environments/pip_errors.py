@@ -31,6 +31,7 @@ _UNREACHABLE = re.compile(
     r"There was a problem confirming the ssl certificate|ProxyError|"
     r"HTTP error \d+|\d{3} (?:Client|Server) Error"
 )
+_NO_UPLOAD_TIMES = re.compile(r"(?P<index>Index \S+|\S+) does not provide upload-time metadata")
 _NO_SPACE = re.compile(r"No space left on device(?:: '?(?P<path>[^'\n]+)'?)?|Disk quota exceeded")
 _CONFLICT = re.compile(r"Cannot install (?P<who>.+?) because these package versions have conflicting")
 _CAUSES = re.compile(r"The conflict is caused by:\n(?P<lines>(?: {4}.+\n)+)")
@@ -62,6 +63,7 @@ def explain(
     python = python or running()
     found = (
         _disk_full(output)
+        or _no_upload_times(output)
         or _conflict(output)
         or _wrong_python(output, links, python)
         or _source_build(output, python)
@@ -92,6 +94,13 @@ def _disk_full(output: str) -> tuple[str, str] | None:
         f"disk full{where}: free some space (`matrix clean` lists what the cache holds), "
         "or set FRAMEWORK_MATRIX_HOME (and TMPDIR) to a larger disk."
     )
+
+
+def _no_upload_times(output: str) -> tuple[str, str] | None:
+    match = _NO_UPLOAD_TIMES.search(output)
+    if not match:
+        return None
+    return "no_upload_times", f"{match['index']} does not say when its files were published."
 
 
 def _conflict(output: str) -> tuple[str, str] | None:

@@ -113,7 +113,7 @@ def _interpreter_says(folder: Path) -> str:
 
 def _flags(recipe: Recipe, lock: tuple[str, ...], last: Path) -> list[Flag]:
     found = []
-    if recipe.constraints and (wrong := installed.differences(lock, recipe.all_constraints)):
+    if recipe.constraints and (wrong := installed.differences(lock, recipe.expected)):
         found.append(
             Flag(
                 code="differs_from_constraints",

@@ -18,12 +18,16 @@ from matrix_adapters.protocol import Reason, content_hash
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """One `pip install`. `index`: for this step alone, and only when it answers; `links`: beside it."""
+    """One `pip install`. `index`: for this step alone, and only when it answers; `links`: beside it.
+
+    `forced`: it replaces what earlier steps brought, whatever they declare to need.
+    """
 
     requirements: tuple[str, ...]
     no_deps: bool = False
     index: str | None = None
     links: str | None = None
+    forced: bool = False
 
     def parts(self) -> list[object]:
         """What decides its outcome, for a content key."""
@@ -41,7 +45,7 @@ class Recipe:
     steps: tuple[Step, ...]
     constraints: str = ""  # text of the pinned set; empty where the catalog has none
     pins: str = ""  # more of them: what was changed on purpose, limits of versions that have no pinned set
-    as_of: str = ""  # nothing uploaded later counts (UTC, ISO 8601); "" where everything is pinned
+    as_of: str = ""  # nothing published later counts (UTC, ISO 8601); "": the catalog's pins, or today
     python: Interpreter | None = None  # None: the running one
     import_package: str = ""
     provided_by: tuple[str, ...] = ()
@@ -51,6 +55,12 @@ class Recipe:
     def all_constraints(self) -> str:
         """What pip is given as constraints."""
         return self.constraints + self.pins
+
+    @property
+    def expected(self) -> str:
+        """What the finished environment is held to, as constraints."""
+        forced = [line for step in self.steps if step.forced for line in step.requirements]
+        return self.all_constraints + "".join(f"{line}\n" for line in forced)
 
     @property
     def interpreter(self) -> Interpreter:
@@ -78,7 +88,9 @@ class Recipe:
 
 
 def recipe_for(framework: Framework, environment: Environment, as_of: str = "") -> Recipe:
-    """The recipe of `environment`, its changes made; `as_of` counts where not everything is pinned.
+    """The recipe of `environment`, its changes made.
+
+    `as_of`: resolve with what was published before that moment, in place of the catalog's pins.
 
     Raises BuildFailed where the catalog has no such build (`no_such_build`), there is no such Python
     (`no_python`), or a local wheel is gone (`no_wheel`).
@@ -99,10 +111,11 @@ def recipe_for(framework: Framework, environment: Environment, as_of: str = "") 
         )
         for s in entry.steps
     ]
-    constraints = _constraints(framework.constraints(build, environment.version))
+    # A moment stands for the pins: all sides of a comparison are resolved by one rule.
+    constraints = "" if as_of else _constraints(framework.constraints(build, environment.version))
     pins = "" if constraints else substitute.limits(entry.limits, environment.version)
     wanted = changes.of(environment.changes)
-    exact = _exact(wanted.requirements)
+    exact, forced = _exact(wanted.requirements), _exact(wanted.forced)
     missing = [
         line for name, line in exact.items() if not any(substitute.names(name, s.requirements) for s in steps)
     ]
@@ -110,10 +123,10 @@ def recipe_for(framework: Framework, environment: Environment, as_of: str = "") 
         framework=framework.name,
         version=environment.version,
         build=build,
-        steps=_with(missing, [_changed(step, exact) for step in steps]),
-        constraints=substitute.without(constraints, exact),
-        pins=substitute.without(pins, exact) + "".join(f"{line}\n" for line in exact.values()),
-        as_of="" if constraints and not exact else as_of,
+        steps=(*_with(missing, [_changed(step, exact) for step in steps]), *_forced(forced)),
+        constraints=substitute.without(constraints, {*exact, *forced}),
+        pins=substitute.without(pins, {*exact, *forced}) + "".join(f"{line}\n" for line in exact.values()),
+        as_of=as_of,
         python=_python(wanted.python),
         import_package=entry.import_package or framework.import_package,
         provided_by=tuple(framework.provided_by),
@@ -143,6 +156,10 @@ def _with(missing: list[str], steps: list[Step]) -> tuple[Step, ...]:
             more = (*steps[at].requirements, *missing)
             return (*steps[:at], dataclasses.replace(steps[at], requirements=more), *steps[at + 1 :])
     return (*steps, Step(requirements=tuple(missing)))
+
+
+def _forced(exact: Mapping[str, str]) -> tuple[Step, ...]:
+    return (Step(requirements=tuple(exact.values()), no_deps=True, forced=True),) if exact else ()
 
 
 def _python(asked: str) -> Interpreter | None:

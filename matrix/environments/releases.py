@@ -18,7 +18,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion, Version
 
 from matrix.catalog.types import Framework
-from matrix.environments import pip
+from matrix.environments import pip_tool
 from matrix.environments.pip_errors import unreachable
 from matrix.environments.process import run_owned
 from matrix.errors import IndexUnreachable, UsageError
@@ -74,10 +74,10 @@ def released(
     """
     log = home / "tools" / "index.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    command = [*pip.host_pip(home, log, None), *(["--python", python] if python else [])]
+    command = [*pip_tool.host_pip(home, log, None), *(["--python", python] if python else [])]
     command += ["index", "versions", "--pre", "--retries", "1", source.distribution]
     command += ["--index-url", source.index] if source.index else []
-    status, output = run_owned(command, log=log, environ=pip.pip_environ())
+    status, output = run_owned(command, log=log, environ=pip_tool.pip_environ())
     found = _listed(output) if status == 0 else []
     if not found:
         if unreachable(output):

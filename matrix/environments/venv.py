@@ -8,6 +8,7 @@ killed build left, and is removed.
 from __future__ import annotations
 
 import errno
+import functools
 import shutil
 import threading
 import time
@@ -27,6 +28,7 @@ from matrix.environments.base import (
     with_variables,
 )
 from matrix.environments.bundle import Bundle, third_party_sources
+from matrix.environments.cutoff import Cut, CutOff
 from matrix.environments.recipe import Recipe, recipe_for
 from matrix.records import Environment
 from matrix_adapters.protocol import Reason
@@ -49,10 +51,12 @@ class VenvBackend:
         home: Path,
         *,
         probe: pip.IndexProbe | None = None,
+        cutoff: CutOff | None = None,
     ) -> None:
         self._frameworks = frameworks
         self._home = home
         self._probe = probe or pip.IndexProbe()
+        self._cutoff = cutoff
         self._bundle = Bundle(home, third_party_sources(frameworks))
         self._held: dict[str, IO[bytes]] = {}
         self._guard = threading.Lock()
@@ -75,10 +79,9 @@ class VenvBackend:
         `import_failed`, `disk_full`; BuildCancelled when `cancelled` was set meanwhile.
         """
         started = time.monotonic()
-        framework = self._frameworks[environment.framework]
         if problem := changes.impossible(environment.changes, self.name):
             raise BuildFailed(Reason(code="cannot_change", text=problem))
-        recipe = recipe_for(framework, environment)
+        recipe = self._recipe(environment)
         variables = changes.of(environment.changes).environ
         worker_path = self._bundle.stage()
         target = self.folder / recipe.key
@@ -124,7 +127,7 @@ class VenvBackend:
         found = set()
         for environment in environments:
             try:
-                recipe = recipe_for(self._frameworks[environment.framework], environment)
+                recipe = self._recipe(environment)
             except BuildFailed:
                 continue
             if ready.read(self.folder / recipe.key) is not None:
@@ -141,6 +144,10 @@ class VenvBackend:
             while self._held:
                 locks.release(self._held.popitem()[1])
         self._bundle.close()
+
+    def _recipe(self, environment: Environment) -> Recipe:
+        as_of = self._cutoff.of(environment) if self._cutoff else ""
+        return recipe_for(self._frameworks[environment.framework], environment, as_of)
 
     def _hold(self, key: str, lock_file: Path, progress: Progress, cancelled: threading.Event | None) -> None:
         with self._guard:
@@ -200,7 +207,7 @@ class VenvBackend:
         if recipe.all_constraints:
             constraints = target / CONSTRAINTS_FILE
             constraints.write_text(recipe.all_constraints, encoding="utf-8")
-        command = pip.host_pip(self._home, log, cancelled)
+        cut = Cut(recipe.as_of, self._home, log, cancelled)
         started = time.monotonic()
         for number, step in enumerate(recipe.steps, 1):
 
@@ -211,22 +218,24 @@ class VenvBackend:
                 notes.append(f"index {step.index} was left out: {problem}")
                 continue
             told(f"pip install {step.requirements[0]}")
+            install = functools.partial(
+                pip.install,
+                target,
+                step,
+                pip=cut.pip,
+                constraints=constraints,
+                log=log,
+                cancelled=cancelled,
+                progress=told,
+                python=recipe.python,
+            )
             try:
-                pip.install(
-                    target,
-                    step,
-                    pip=command,
-                    constraints=constraints,
-                    log=log,
-                    cancelled=cancelled,
-                    progress=told,
-                    python=recipe.python,
-                )
+                cut.run(lambda as_of, install=install: install(as_of=as_of))  # type: ignore[misc]
             except BuildFailed as failure:
                 if step.index is None or failure.reason.code not in ("index_unreachable", "no_such_version"):
                     raise
                 notes.append(f"index {step.index} was left out: {failure.reason.text}")
-        return notes
+        return [*cut.notes, *notes]
 
 
 def remove_tree(folder: Path) -> None:

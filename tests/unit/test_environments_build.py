@@ -11,10 +11,11 @@ import threading
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 from tiny_wheels import make_source, make_wheel, toy_environment, toy_framework
 
 from matrix.catalog.types import Framework, InstallStep
-from matrix.environments import installed, pip, ready
+from matrix.environments import installed, pip, pip_tool, ready
 from matrix.environments.base import BuildFailed, BuiltEnvironment, build_all
 from matrix.environments.recipe import recipe_for
 from matrix.environments.venv import VenvBackend
@@ -423,7 +424,7 @@ def test_a_host_without_pip_gets_one_beside_the_environments_not_in_them(
     wheels: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_wheel(wheels, "toy")
-    monkeypatch.setattr(pip, "_own_pip_will_do", lambda: False)
+    monkeypatch.setattr(pip_tool, "own_version", lambda: Version("0"))
     assert build(toy_framework(), home).lock == ("toy==1.0",)
     assert [p.name for p in (home / "tools").iterdir() if p.is_dir()] != []
 

@@ -23,8 +23,9 @@ from docker.models.images import Image
 from packaging.utils import canonicalize_name
 
 from matrix.catalog.types import Framework
-from matrix.environments import changes, installed, locks, pip
+from matrix.environments import changes, installed, locks, pip, pip_tool
 from matrix.environments.base import BuildFailed, Progress, quiet
+from matrix.environments.cutoff import CutOff
 from matrix.environments.images import base, build, context, failures, index, labels, sources, wheels
 from matrix.environments.images.job import Job
 from matrix.environments.ready import some
@@ -53,6 +54,7 @@ class ImageOptions:
     bases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     packages: Literal["offline", "index"] = "offline"
     silence_s: float = build.SILENCE_S
+    cutoff: CutOff | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -122,7 +124,7 @@ def ensure_image(
     source = sources.source(framework, environment.hardware)
     if problem := changes.impossible(environment.changes, "docker"):
         raise BuildFailed(Reason(code="cannot_change", text=problem))
-    recipe = recipe_for(framework, environment)
+    recipe = recipe_for(framework, environment, options.cutoff.of(environment) if options.cutoff else "")
     if framework.builds[recipe.build].needs_index:
         options = dataclasses.replace(options, packages="index")
     name = changes.of(environment.changes).base or base.reference(source, options.bases)
@@ -210,7 +212,7 @@ def _context(
     held: contextlib.ExitStack,
 ) -> tuple[list[context.Entry], tuple[str, ...]]:
     """The files that go to the engine, and what was left out of them; `held` keeps `matrix clean` away."""
-    archive, own = wheels.installer(sources.installer_pin(), job)
+    archive, own = wheels.installer(pip_tool.installer_pin(), job)
     entries = [
         context.of_file("Dockerfile", source.path),
         context.of_file("context/install.sh", sources.install_script()),
@@ -309,7 +311,7 @@ def _read_inside(client: docker.DockerClient, image: Image, stored: Path) -> _In
 
 
 def _flags(recipe: Recipe, lock: tuple[str, ...]) -> tuple[Flag, ...]:
-    if recipe.constraints and (wrong := installed.differences(lock, recipe.all_constraints)):
+    if recipe.constraints and (wrong := installed.differences(lock, recipe.expected)):
         text = f"the environment differs from its constraints: {some(wrong)}"
         return (Flag(code="differs_from_constraints", text=text),)
     return ()

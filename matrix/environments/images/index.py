@@ -10,11 +10,10 @@ from __future__ import annotations
 import configparser
 import io
 import os
-import subprocess
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from matrix.environments import pip
+from matrix.environments import pip, pip_tool
 from matrix.environments.base import BuildFailed
 from matrix.environments.images import context
 from matrix.environments.recipe import Recipe, Step
@@ -42,6 +41,8 @@ def entries(recipe: Recipe, probe: pip.IndexProbe) -> tuple[list[context.Entry],
             continue
         lines.append(_line(step, constrained=bool(recipe.all_constraints)))
     settings = _pip_settings()
+    if recipe.as_of:
+        settings["uploaded-prior-to"] = recipe.as_of
     files = [context.of_bytes("context/steps", "".join(f"{line}\n" for line in lines))]
     if recipe.all_constraints:
         files.append(context.of_bytes("context/constraints.txt", recipe.all_constraints))
@@ -73,7 +74,7 @@ def _line(step: Step, *, constrained: bool) -> str:
 def _pip_settings() -> dict[str, str]:
     """What matters in a container of the user's own pip configuration, files and variables alike."""
     found: dict[str, str] = {}
-    for name, value in _configured().items():
+    for name, value in pip_tool.configured().items():
         section, _, option = name.rpartition(".")
         if section not in ("global", "download", "install", ":env:"):
             continue
@@ -86,21 +87,6 @@ def _pip_settings() -> dict[str, str]:
         elif option in (*_PLAIN, "cert"):
             found[option] = " ".join(value.split())
     return found
-
-
-def _configured() -> dict[str, str]:
-    """`pip config list`, which also knows of the variables."""
-    import sys
-
-    done = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "list"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=pip.pip_environ(),
-    )
-    pairs = (line.partition("=")[::2] for line in done.stdout.splitlines() if "=" in line)
-    return {name: value.strip("'\"").replace("\\n", " ") for name, value in pairs}
 
 
 def _no_secret(url: str, option: str) -> None:

@@ -7,7 +7,6 @@ import importlib.resources
 import re
 from pathlib import Path
 
-from matrix import catalog
 from matrix.catalog.types import Framework
 from matrix.environments.base import BuildFailed
 from matrix_adapters.protocol import Reason
@@ -43,12 +42,6 @@ def install_script() -> Path:
 def described(framework: Framework, hardware: str) -> bool:
     """Whether there is a Dockerfile."""
     return (_folder_of(framework) / f"Dockerfile.{hardware}").is_file()
-
-
-def installer_pin() -> str:
-    """The pip that build stages run: the one line of its constraint file that is no comment."""
-    path = catalog.folder() / "constraints" / "installer.txt"
-    return next(line for line in path.read_text(encoding="utf-8").splitlines() if line[:1] not in ("", "#"))
 
 
 def source(framework: Framework, hardware: str) -> Source:

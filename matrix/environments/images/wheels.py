@@ -8,14 +8,16 @@ what was asked and for which Python, and counts once `set.json` is there, which 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from matrix.environments import checks, locks, pip
+from matrix.environments import checks, locks, pip, pip_tool, substitute
 from matrix.environments.base import BuildFailed, Progress
+from matrix.environments.cutoff import Cut
 from matrix.environments.images.base import BaseFacts
 from matrix.environments.images.job import Job
 from matrix.environments.pip_errors import explain
@@ -60,6 +62,7 @@ def set_key(recipe: Recipe, base: BaseFacts) -> str:
             "constraints": recipe.all_constraints,
             "python": [base.implementation, _minor(base)],
             "platform": [base.machine, base.libc],
+            **({"as_of": recipe.as_of} if recipe.as_of else {}),
         }
     )
 
@@ -91,7 +94,7 @@ def installer(pin: str, job: Job) -> tuple[Path, Wheel]:
 
     def download(folder: Path) -> WheelSet:
         job.progress(f"downloading {pin}")
-        command = [*pip.host_pip(job.home, job.log, job.cancelled), "download", "--dest", str(folder)]
+        command = [*pip_tool.host_pip(job.home, job.log, job.cancelled), "download", "--dest", str(folder)]
         step = Step(requirements=(pin,), no_deps=True)
         _pip_download([*command, "--only-binary=:all:"], step, job, job.progress)
         return WheelSet(wheels=_hashed(folder))
@@ -148,7 +151,7 @@ def pip_platforms(base: BaseFacts) -> list[str]:
 
 
 def _download(recipe: Recipe, base: BaseFacts, folder: Path, job: Job) -> WheelSet:
-    command = pip.host_pip(job.home, job.log, job.cancelled)
+    cut = Cut(recipe.as_of, job.home, job.log, job.cancelled)
     target = ["--only-binary=:all:", "--implementation", "cp", "--python-version", _minor(base)]
     target += [arg for tag in pip_platforms(base) for arg in ("--platform", tag)]
     pinned = folder / "pinned.txt"
@@ -161,28 +164,31 @@ def _download(recipe: Recipe, base: BaseFacts, folder: Path, job: Job) -> WheelS
         if step.index and (problem := job.probe.problem(step.index)):
             notes.append(f"index {step.index} was left out: {problem}")
             continue
+        if step.forced:
+            _remove(folder, step.requirements)
         # What earlier steps brought stays as it is, as it would in a virtualenv.
         pinned.write_text(recipe.all_constraints + _pins(folder), encoding="utf-8")
         options = ["--dest", str(folder), "--find-links", str(folder), "--constraint", str(pinned)]
         told(f"pip download {step.requirements[0]}")
+        command = [*cut.pip, "download", *target, *options]
         try:
-            _pip_download([*command, "download", *target, *options], step, job, told)
+            cut.run(functools.partial(_pip_download, command, step, job, told))
         except BuildFailed as failure:
             if step.index is None or failure.reason.code not in ("index_unreachable", "no_such_version"):
                 raise
             notes.append(f"index {step.index} was left out: {failure.reason.text}")
     pinned.unlink(missing_ok=True)
-    return WheelSet(wheels=_hashed(folder), notes=tuple(notes))
+    return WheelSet(wheels=_hashed(folder), notes=(*cut.notes, *notes))
 
 
-def _pip_download(command: list[str], step: Step, job: Job, progress: Progress) -> None:
+def _pip_download(command: list[str], step: Step, job: Job, progress: Progress, as_of: str = "") -> None:
     options = ["--index-url", step.index] if step.index is not None else []
     options += ["--find-links", step.links] if step.links is not None else []
     options += ["--no-deps"] if step.no_deps else []
     status, output = run_owned(
         [*command, *options, *step.requirements],
         log=job.log,
-        environ=pip.pip_environ(),
+        environ=pip_tool.pip_environ(as_of),
         cancelled=job.cancelled,
         on_line=pip.told(progress),
     )
@@ -201,6 +207,13 @@ def _pins(folder: Path) -> str:
             continue
         lines.append(f"{name}=={version}\n")
     return "".join(lines)
+
+
+def _remove(folder: Path, requirements: Iterable[str]) -> None:
+    """What earlier steps brought of these distributions."""
+    for path in folder.glob("*.whl"):
+        if substitute.names(canonicalize_name(path.name.partition("-")[0]), requirements):
+            path.unlink()
 
 
 def _hashed(folder: Path) -> tuple[Wheel, ...]:
