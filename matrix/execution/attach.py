@@ -42,12 +42,13 @@ class Attachment:
 
     def close(self) -> None:
         """End the stream: the container's standard input is at its end then. Can be called again."""
+        # Each kind of socket lacks one of these, or minds that it was closed by another.
         with contextlib.suppress(*ENGINE_ERRORS, AttributeError):
             getattr(self._socket, "_sock", self._socket).shutdown(socket.SHUT_RDWR)
         with contextlib.suppress(*ENGINE_ERRORS, AttributeError, ValueError):
-            self._socket.close()
-        with contextlib.suppress(*ENGINE_ERRORS, AttributeError):
             self._socket._response.close()
+        with contextlib.suppress(*ENGINE_ERRORS, ValueError):
+            self._socket.close()
         self.answers.close()
 
     def _receive(self) -> None:
