@@ -33,6 +33,13 @@ def matrix(session: nox.Session) -> None:
 
 
 @nox.session
+def upgrade(session: nox.Session) -> None:
+    """Judge a newer version; arguments after --: FRAMEWORK OLD NEW, and those of `matrix upgrade`."""
+    _install(session)
+    _run(session, "matrix", "upgrade", *session.posargs)
+
+
+@nox.session
 def report(session: nox.Session) -> None:
     """Show a stored run again; arguments after -- go to `matrix report` (default: latest)."""
     _install(session)

@@ -52,16 +52,16 @@ def rows(
 ) -> Iterator[Row]:
     """One row for each workload and metric that either side has and that has a margin."""
     for name, metric in rules.registry.items():
-        margin = rules.margin(name)
-        if margin is None or not (name in base or name in candidate):
+        if rules.margin(name) is None or not (name in base or name in candidate):
             continue
         mine, other = base.get(name, {}), candidate.get(name, {})
         for workload in dict.fromkeys([*mine, *other]):
+            sides = Sides(base=mine.get(workload, {}), candidate=other.get(workload, {}))
             yield _row(
                 f"{prefix}{workload}",
                 metric,
-                margin,
-                Sides(base=mine.get(workload, {}), candidate=other.get(workload, {})),
+                rules.margin_at(name, {"": sides}),
+                sides,
                 layout=layout,
                 not_comparable=not_comparable,
             )

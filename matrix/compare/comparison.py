@@ -71,8 +71,16 @@ class Comparison:
 
     @property
     def title(self) -> str:
+        """Candidate against base, and the run where it is one and the same."""
         base, candidate = self.sides
-        return f"{', '.join(s.label for s in candidate)} against {', '.join(s.label for s in base)}"
+        runs = list(dict.fromkeys(side.run_name for side in (*base, *candidate)))
+        names = [
+            ", ".join(side.environment if len(runs) == 1 else side.label for side in sides)
+            for sides in (candidate, base)
+        ]
+        same = names[0] == names[1] and len(runs) == 1  # arms that differ in the variant
+        said = ", ".join(duel.name for duel in self.duels) if same else f"{names[0]} against {names[1]}"
+        return f"{said}, in {runs[0]}" if len(runs) == 1 else said
 
     @property
     def worst_mde(self) -> Finding | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from matrix.catalog.types import Metric
@@ -34,6 +35,22 @@ class Rules:
         if metric not in self.registry or (self.metrics and metric not in self.metrics):
             return None
         return self.margins.get(metric, self.registry[metric].margin)
+
+    def margin_at(self, metric: str, clocks: Mapping[str, Sides]) -> float:
+        """The margin where both sides have such values: what is small may change by more before it matters.
+
+        The same whichever side is called the base: the typical value is that of both.
+        """
+        margin, least = self.margin(metric), self.registry[metric].least
+        if margin is None:
+            raise ValueError(f"{metric} has no margin")
+        if least is None or metric in self.margins:
+            return margin
+        sides = [side for one in clocks.values() for side in (one.base, one.candidate)][:2]
+        medians = [statistics.median(found) for s in sides if (found := [v for v in s.values() if v > 0])]
+        if not medians:
+            return margin
+        return max(margin, least / statistics.geometric_mean(medians))
 
     def unjudged(self, metric: str) -> bool:
         """Whether only a margin is missing."""
@@ -88,8 +105,7 @@ def rows(bout: Bout, rules: Rules) -> Iterator[Row]:
     latency = _latency(base, candidate, values)
     cpu = _cpu(base, candidate, values)
     for name, metric in rules.registry.items():
-        margin = rules.margin(name)
-        if margin is None:
+        if rules.margin(name) is None:
             continue
         mirrors, clocks = "", dict[str, Sides]()
         not_comparable = bout.not_comparable
@@ -112,7 +128,7 @@ def rows(bout: Bout, rules: Rules) -> Iterator[Row]:
             metric=name,
             unit=metric.unit,
             better=metric.better,
-            margin=margin,
+            margin=rules.margin_at(name, clocks),
             clocks=clocks,
             family=f"{bout.family}|{name}",
             stages=stages,

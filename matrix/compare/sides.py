@@ -22,8 +22,12 @@ class Side:
     environment: str
 
     @property
+    def run_name(self) -> str:
+        return self.run.header.name or self.run.id
+
+    @property
     def label(self) -> str:
-        return f"{self.run.header.name or self.run.id}:{self.environment}"
+        return f"{self.run_name}:{self.environment}"
 
     @property
     def is_imported(self) -> bool:

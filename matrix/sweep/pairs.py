@@ -43,8 +43,11 @@ PILOT = {"calls": 200, "seconds": 10.0}
 SENTINEL_BLOCKS = 16
 
 _T = TypeVar("_T")
-Open = Callable[[StoredRun, Sequence[Pair]], Mapping[Pair, Stage]]
-"""Of which pairs more blocks could still decide something, and what those blocks are for."""
+Open = Callable[[StoredRun, Sequence[Pair], Sequence[Pair]], Mapping[Pair, Stage]]
+"""Of which pairs more blocks could still decide something, and what those blocks are for.
+
+Given the run, those pairs, and the pairs of the base against itself (they show the noise).
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +118,11 @@ class PairSchedule:
         """A block of each pair that is still open; of the sentinels too, as long as there is any."""
         live = [known for known in self._pairs if not known.closed]
         judged = [known for known in live if not known.sentinel]
-        found = self._open_pairs(self._stages.store.reader(), [known.pair for known in judged])
+        found = self._open_pairs(
+            self._stages.store.reader(),
+            [known.pair for known in judged],
+            [known.pair for known in self._pairs if known.sentinel and known.pair.is_aa],
+        )
         asked = [(known, found[known.pair]) for known in judged if known.pair in found]
         if not asked:
             return []
