@@ -51,7 +51,7 @@ def sequential(logs: Logs) -> Ran:
     count = len(logs.base)
     screened, confirmed = np.full(count, spending.LOOKS[0]), np.zeros(count, dtype=int)
     while True:
-        rows = _staged(logs, screened, confirmed)
+        rows = staged_rows(logs, screened, confirmed)
         states = looks.state_of(rows)
         more = [s.blocks if s.status == "open" else 0 for s in states]
         if not any(more):
@@ -59,7 +59,7 @@ def sequential(logs: Logs) -> Ran:
         screened += np.array(more)
     suspects = [s for s in states if s.status == "suspect"]
     confirmed = np.array([s.blocks if s.status == "suspect" else 0 for s in states])
-    judged = judge(_staged(logs, screened, confirmed))
+    judged = judge(staged_rows(logs, screened, confirmed))
     return Ran(
         judged,
         sum(s.direction == "worse" for s in suspects),
@@ -68,7 +68,7 @@ def sequential(logs: Logs) -> Ran:
     )
 
 
-def _staged(logs: Logs, screened: np.ndarray, confirmed: np.ndarray) -> list[Row]:
+def staged_rows(logs: Logs, screened: np.ndarray, confirmed: np.ndarray) -> list[Row]:
     """Screening blocks are the first ones; confirming ones lie behind all that screening can need."""
     behind = spending.LOOKS[-1]
     rows = []
