@@ -148,6 +148,6 @@ NOT_RUN = {
     "apache/otava, mongodb signal-processing": "need results from after the change: a series of commits",
     "bencher": "its thresholds need a history; without one it compares means by a percentage, as above",
     "MLPerf LoadGen": "an absolute bound on one system, no comparison",
-    "triton do_bench, torch.utils.benchmark, perf_analyzer": "measure, and leave the comparison to the reader",
+    "triton do_bench, torch.utils.benchmark, perf_analyzer": "leave the comparison to the reader",
     "Chromium Pinpoint": "a Mann-Whitney test as above, repeated while it is undecided",
 }
