@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,10 @@ from matrix.compare.undecided import undecided
 from matrix.config.sweep import SweepConfig, load_sweep, sweep_from_data
 from matrix.environments import changes
 from matrix.environments.base import Backend
+from matrix.environments.cutoff import CutOff, cut_off
 from matrix.errors import UsageError
 from matrix.machine import fingerprint as machine
+from matrix.records import Environment
 from matrix.store.formats import RunHeader
 from matrix.store.names import check_new_name
 from matrix.store.runs import RunStore
@@ -45,7 +47,8 @@ class Asked:
     results: str | None = None
     name: str = ""
     seed: int | None = None
-    as_of: str = ""  # neither side takes anything published after this moment; "" for none
+    as_of: str = ""  # what --as-of says: neither side takes anything published later; "": see `cutoff`
+    cutoff: CutOff | None = None  # the moment where it is known already
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # more for the run's header
 
 
@@ -73,7 +76,8 @@ def begin(asked: Asked, catalog: Catalog) -> tuple[SweepConfig, RunStore, Backen
     seed = config.seed if asked.seed is None else asked.seed
     arms = ab_plan(plan, asked.base, asked.candidates, seed=seed)
     wanted = {cell.environment for cell in arms.cells if cell.state is None}
-    chosen = choose_for(asked.backend, catalog, config, wanted)
+    cutoff = asked.cutoff or cut_off(asked.as_of, asked.framework, wanted)
+    chosen = choose_for(asked.backend, catalog, config, wanted, cutoff)
     for arm, option in (
         (asked.base, "--base-with"),
         *((arm, "--candidate-with") for arm in asked.candidates),
@@ -86,7 +90,9 @@ def begin(asked: Asked, catalog: Catalog) -> tuple[SweepConfig, RunStore, Backen
         machine=plain(machine.fingerprint()),
         name=asked.name,
         seed=seed,
-    ).model_copy(update={"comparison": {**arms.comparison, **asked.facts, "as_of": asked.as_of}})
+    ).model_copy(
+        update={"comparison": {**arms.comparison, **asked.facts, "as_of": cutoff.at if cutoff else ""}}
+    )
     return config, RunStore.create(results, header, arms.cells), chosen.backend
 
 
@@ -97,7 +103,8 @@ def again(folder: Path, catalog: Catalog) -> tuple[SweepConfig, RunStore, Backen
         _must_compare(store.header)
         config = sweep_from_data(store.header.config, catalog, str(folder / "run.json"))
         wanted = {cell.environment for cell in store.cells() if cell.state is None}
-        backend = choose_for(store.header.backend, catalog, config, wanted).backend
+        cutoff = _cutoff_of(store.header, wanted)
+        backend = choose_for(store.header.backend, catalog, config, wanted, cutoff).backend
     except BaseException:
         store.close()
         raise
@@ -113,8 +120,9 @@ def measure(
     observer: Observer,
     budget_s: float | None = None,
     margins: Mapping[str, float] | None = None,
+    metrics: Sequence[str] = (),
 ) -> SweepOutcome:
-    """Measure until every verdict is settled, or the budget is spent."""
+    """Measure until every verdict (on `metrics`; on all where empty) is settled, or the budget is spent."""
     return run_sweep(
         config,
         catalog,
@@ -122,7 +130,7 @@ def measure(
         backend=backend,
         artefacts=lambda key: ArtefactStore(paths.home(), key),
         observer=observer,
-        schedule=PairSchedule(undecided(catalog, margins or {}), budget_s=budget_s),
+        schedule=PairSchedule(undecided(catalog, margins or {}, metrics), budget_s=budget_s),
     )
 
 
@@ -146,8 +154,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="how environments are realised; auto takes containers where an engine answers",
     )
+    parser.add_argument(
+        "--as-of",
+        metavar="DATE",
+        default="",
+        help="neither side takes anything published later (2026-11-30, or a moment in UTC); default: now, "
+        "where a version has no pinned set in the catalog",
+    )
     shared.add_results_argument(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+
+
+def _cutoff_of(header: RunHeader, environments: Iterable[Environment]) -> CutOff | None:
+    """The moment that a run was begun with; all of an A/B run's own environments are of one framework."""
+    at = str(header.comparison.get("as_of") or "")
+    framework = next((environment.framework for environment in environments), "")
+    return CutOff(framework, at) if at else None
 
 
 def _must_compare(header: RunHeader) -> None:

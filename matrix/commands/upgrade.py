@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matrix import paths
@@ -64,7 +64,7 @@ def execute(args: argparse.Namespace) -> int:
     catalog = shared.load_catalog()
     words = fail_on.parse(args.fail_on)  # before anything is measured: a wrong word costs nothing
     margins, metrics = comparing.margins_of(args.margin, catalog), comparing.metrics_of(args.metric, catalog)
-    outcome = _measured(args, catalog, margins)
+    outcome = _measured(args, catalog, margins, metrics)
     if outcome.resume_command:
         how = outcome.outcome.replace("_", " ")
         print(f"matrix: {how}; continue with: {_resume(outcome)}", file=sys.stderr, flush=True)
@@ -77,7 +77,9 @@ def execute(args: argparse.Namespace) -> int:
     return outcome.exit_code if bad else code
 
 
-def _measured(args: argparse.Namespace, catalog: Catalog, margins: Mapping[str, float]) -> SweepOutcome:
+def _measured(
+    args: argparse.Namespace, catalog: Catalog, margins: Mapping[str, float], metrics: Sequence[str]
+) -> SweepOutcome:
     if args.resume:
         _nothing_but_resume(args)
         config, store, backend = ab.again(find_run(paths.results_dir(args.results), args.resume), catalog)
@@ -86,7 +88,14 @@ def _measured(args: argparse.Namespace, catalog: Catalog, margins: Mapping[str, 
     with store, observer_for(sys.stderr, quiet=args.quiet) as observer:
         observer.say(f"run {store.header.id}: {store.header.backend_why}")
         return ab.measure(
-            config, catalog, store, backend, observer=observer, budget_s=args.budget, margins=margins
+            config,
+            catalog,
+            store,
+            backend,
+            observer=observer,
+            budget_s=args.budget,
+            margins=margins,
+            metrics=metrics,
         )
 
 
@@ -109,12 +118,13 @@ def _asked(args: argparse.Namespace, catalog: Catalog) -> ab.Asked:
         results=args.results,
         name=args.name,
         seed=args.seed,
+        as_of=args.as_of,
     )
 
 
 def _nothing_but_resume(args: argparse.Namespace) -> None:
     given = args.framework or args.select or args.config != shared.DEFAULT_SWEEP or args.name
-    if given or args.seed is not None or args.base_with or args.candidate_with:
+    if given or args.seed is not None or args.base_with or args.candidate_with or args.as_of:
         raise UsageError(
             "--resume goes on with an upgrade as it was planned: give it a run and a --budget only"
         )
