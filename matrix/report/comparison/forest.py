@@ -102,7 +102,7 @@ def _reach(findings: Sequence[Finding]) -> float:
         if f.judged is not None
     )
     margins = [math.log1p(f.judged.margin) for f in findings if f.judged is not None and f.judged.margin]
-    wanted = ends[min(len(ends) - 1, int(_SHOWN * len(ends)))]
+    wanted = ends[int(_SHOWN * (len(ends) - 1))]
     return max(wanted * 1.05, 1.5 * max(margins, default=0.0), 1e-4)
 
 

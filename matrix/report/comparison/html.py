@@ -64,7 +64,7 @@ def render(comparison: Comparison, catalog: Catalog, options: Options) -> str:
         if comparison.duels
         else None
     )
-    return templating.render(
+    page = templating.render(
         "comparison.html.j2",
         comparison=comparison,
         counts=[(word, word.name.lower(), n) for word, n in counts.items()],
@@ -78,6 +78,7 @@ def render(comparison: Comparison, catalog: Catalog, options: Options) -> str:
         view=machine,
         alpha=words.fraction(comparison.alpha),
     )
+    return f"{page}\n"
 
 
 def _group(word: Word, findings: Sequence[Finding], catalog: Catalog, options: Options) -> Group:
