@@ -77,6 +77,11 @@ class PrivateEngine:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def runs(self) -> bool:
+        """Whether the daemon lives."""
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> None:
         """Start it, and return once it answers. Raises RuntimeError with the end of its log.
 

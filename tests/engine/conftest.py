@@ -9,6 +9,7 @@ from pathlib import Path
 import docker
 import pytest
 from private_engine import PrivateEngine, an_engine
+from small_engine import a_small_engine
 from tiny_image import make_tiny
 
 from matrix.environments.bundle import Bundle
@@ -33,6 +34,21 @@ def private() -> Iterator[PrivateEngine]:
     """An engine of our own, with the base image."""
     # Sockets have short paths, and pytest's own folders long ones.
     with an_engine(Path(tempfile.mkdtemp(prefix="fmx-engine-"))) as engine:
+        yield engine
+
+
+@pytest.fixture
+def fragile(private: PrivateEngine, tiny: str) -> Iterator[PrivateEngine]:
+    """The engine, for a test that kills it; it is there again afterwards."""
+    yield private
+    private.kill()
+    private.start()
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[PrivateEngine]:
+    """An engine whose disk is so small that it can be filled."""
+    with a_small_engine() as engine:
         yield engine
 
 

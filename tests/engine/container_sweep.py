@@ -1,11 +1,15 @@
 """A toy sweep whose launches are containers; as a script, so that a test can kill it.
 
-`python container_sweep.py FOLDER ENGINE IMAGE` runs, or resumes, what FOLDER/toy.json describes.
+`python container_sweep.py FOLDER ENGINE IMAGE SECONDS` runs, or resumes, what FOLDER/toy.json describes.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import os
+import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +31,19 @@ PYTHON = "/usr/bin/python3"
 class TinyBackend(DockerBackend):
     """The real backend around an image that needs no building."""
 
-    def __init__(self, home: Path, engine: str, image: str, *, back_s: float = 30) -> None:
+    def __init__(
+        self, home: Path, engine: str, image: str, *, back_s: float = 30, changes: Mapping[str, Any]
+    ) -> None:
         client = docker.DockerClient(base_url=engine, timeout=60)
         super().__init__(
             {"toy": toy_framework()}, catalog.load().hardware, home, client, memory_bytes=256 << 20
         )
         self.engine = Engine(client, back_s=back_s)
         self._bundle = Bundle(home, [ADAPTER])
-        self._image = image
+        self._image, self._changes = image, changes
 
     def build(self, environment: Environment, **_: Any) -> ContainerEnvironment:
-        return self._environment(
+        built = self._environment(
             BuiltImage(
                 environment=environment,
                 key="tiny",
@@ -52,18 +58,38 @@ class TinyBackend(DockerBackend):
                 reused=True,
             )
         )
+        return dataclasses.replace(built, plan=dataclasses.replace(built.plan, **self._changes))
 
 
 def container_sweep(
-    folder: Path, engine: str, image: str, *, back_s: float = 30, **described: Any
+    folder: Path,
+    engine: str,
+    image: str,
+    *,
+    back_s: float = 30,
+    changes: Mapping[str, Any] | None = None,
+    **described: Any,
 ) -> ToySweep:
-    """The sweep in `folder`, made from `described` or found there."""
+    """The sweep in `folder`, made from `described` or found there; `changes` to how containers are made."""
     sweep = ToySweep(folder, **described) if described else ToySweep.described_in(folder)
-    sweep.backend = TinyBackend(folder / "home", engine, image, back_s=back_s)  # type: ignore[assignment]
+    sweep.backend = TinyBackend(  # type: ignore[assignment]
+        folder / "home", engine, image, back_s=back_s, changes=changes or {}
+    )
     return sweep
 
 
+def started(folder: Path, engine: str, image: str, *, back_s: float = 30) -> subprocess.Popen[bytes]:
+    """The sweep of `folder` in a process of its own."""
+    tests = Path(__file__).parents[1]
+    path = os.pathsep.join([str(tests.parent), str(tests.parent / "adapters"), str(tests)])
+    return subprocess.Popen(
+        [sys.executable, __file__, str(folder), engine, image, str(back_s)],
+        env={**os.environ, "PYTHONPATH": path},
+        start_new_session=True,
+    )
+
+
 if __name__ == "__main__":
-    this = container_sweep(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+    this = container_sweep(Path(sys.argv[1]), *sys.argv[2:4], back_s=float(sys.argv[4]))
     ended = this.resume() if list(this.results.glob("*/run.json")) else this.run()
     sys.exit(ended.exit_code)

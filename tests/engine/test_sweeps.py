@@ -2,53 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import docker
 import pytest
-from container_sweep import container_sweep
+from container_sweep import container_sweep, started
 from private_engine import PrivateEngine
-from watching import running, works_on
+from watching import running, until, works_on
 
 from matrix.errors import ExitCode
 from matrix.execution import leases
 from matrix.execution.engine import Engine
 from matrix_adapters.protocol import State
-
-SCRIPT = Path(__file__).with_name("container_sweep.py")
-
-
-@pytest.fixture
-def fragile(private: PrivateEngine, tiny: str) -> Iterator[PrivateEngine]:
-    """The engine, for a test that kills it; it is there again afterwards."""
-    yield private
-    private.kill()
-    private.start()
-
-
-def started(folder: Path, engine: PrivateEngine, image: str) -> subprocess.Popen[bytes]:
-    """The sweep of `folder` in a process of its own."""
-    tests = SCRIPT.parents[1]
-    path = os.pathsep.join([str(tests.parent), str(tests.parent / "adapters"), str(tests)])
-    return subprocess.Popen(
-        [sys.executable, str(SCRIPT), str(folder), engine.url, image],
-        env={**os.environ, "PYTHONPATH": path},
-        start_new_session=True,
-    )
-
-
-def until(what: Callable[[], bool], timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not what():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)
 
 
 def test_a_sweep_in_containers_ends_complete_and_states_are_as_planned(
@@ -66,7 +34,7 @@ def test_a_stop_request_leaves_no_container_and_the_run_goes_on_later(
     private: PrivateEngine, tiny: str, client: docker.DockerClient, tmp_path: Path, number: signal.Signals
 ) -> None:
     sweep = container_sweep(tmp_path, private.url, tiny, models=["slow"], launches=1)
-    process = started(tmp_path, private, tiny)
+    process = started(tmp_path, private.url, tiny)
     until(lambda: bool(running(client)))
     process.send_signal(number)
     assert process.wait(30) == ExitCode.INTERRUPTED
@@ -79,7 +47,7 @@ def test_what_kill_9_leaves_is_gone_after_the_next_start(
     private: PrivateEngine, tiny: str, client: docker.DockerClient, tmp_path: Path
 ) -> None:
     sweep = container_sweep(tmp_path, private.url, tiny, models=["hang"], launches=1, timeout_s=5)
-    process = started(tmp_path, private, tiny)
+    process = started(tmp_path, private.url, tiny)
     until(lambda: bool(running(client)))
     left = running(client)
     process.kill()
@@ -94,7 +62,7 @@ def test_a_second_run_never_sweeps_a_live_one(
     private: PrivateEngine, tiny: str, client: docker.DockerClient, tmp_path: Path
 ) -> None:
     container_sweep(tmp_path / "first", private.url, tiny, models=["slow"], launches=1)
-    process = started(tmp_path / "first", private, tiny)
+    process = started(tmp_path / "first", private.url, tiny)
     until(lambda: bool(running(client)))
     second = container_sweep(tmp_path / "second", private.url, tiny, models=["good"], launches=1)
     second.run()

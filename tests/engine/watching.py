@@ -31,15 +31,31 @@ def works_on(client: docker.DockerClient, model: str) -> str:
     return ""
 
 
-def once_it_works_on(client: docker.DockerClient, model: str, act: Callable[[str], object]) -> None:
-    """Do something to the container of a launch, from another thread, once its worker is up."""
+def until(what: Callable[[], bool], timeout_s: float = 60) -> None:
+    """Wait for it; a test that waits in vain fails."""
+    deadline = time.monotonic() + timeout_s
+    while not what():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.1)
+
+
+def once_it_works_on(
+    client: docker.DockerClient, model: str, act: Callable[[str], object], *, times: int = 1
+) -> None:
+    """Do something to the container of a launch, from another thread, once its worker is up.
+
+    With `times`, to as many containers, one after the other.
+    """
 
     def wait() -> None:
-        deadline = time.monotonic() + 60
-        while not (name := works_on(client, model)):
-            assert time.monotonic() < deadline, "it did not happen in time"
-            time.sleep(0.1)
-        time.sleep(0.5)
-        act(name)
+        done: set[str] = set()
+        while len(done) < times:
+            deadline = time.monotonic() + 60
+            while not (name := works_on(client, model)) or name in done:
+                assert time.monotonic() < deadline, "it did not happen in time"
+                time.sleep(0.1)
+            time.sleep(0.5)
+            act(name)
+            done.add(name)
 
     threading.Thread(target=wait, daemon=True).start()

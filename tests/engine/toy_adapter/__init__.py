@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pathlib
 import signal
@@ -19,17 +20,21 @@ class Adapter:
     environment = MappingProxyType({})
 
     def __init__(self, task):
-        self.does = task.model.name.split("_")[0] if task.model else "good"
+        self.does, _, self.how = (task.model.name if task.model else "good").partition("_")
         self.task = task
 
     def start(self):
         does = self.does
         if does == "crash":
             os.kill(os.getpid(), signal.SIGSEGV)
+        elif does == "segv":
+            ctypes.string_at(0)
+        elif does == "abort":
+            os.abort()
         elif does == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
         elif does == "slow":
-            time.sleep(8)
+            time.sleep(float(self.how or 8))
         elif does == "exit":
             os._exit(7)
         elif does == "exit137":
@@ -47,6 +52,8 @@ class Adapter:
             with pathlib.Path("filler").open("wb") as stream:
                 while True:
                     stream.write(b"\0" * (1 << 20))
+        elif does == "clock":  # the clock of this container alone: see `faults.clock_set`
+            pathlib.Path("/job/out/clock").write_text("+3600")
         elif does == "stray":
             subprocess.Popen(["/bin/sleep", "600"], start_new_session=True)
         elif does == "spy":
