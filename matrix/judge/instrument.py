@@ -62,7 +62,7 @@ def check(
         why = _failure(mine, len(members), random, CHECK_LEVEL / len(by_family))
         if why:
             failed.add(family)
-            problems.append(f"{FAILED} for {' '.join(filter(None, reversed(family)))}: {why}")
+            problems.append(f"{FAILED} for {family[1]}: {why}")
     moved, interval, sentence = _control_moved(_readable(control, clocks))
     if sentence:
         problems.append(sentence)

@@ -161,6 +161,9 @@ def _state_of(
     have = len(one.screen)
     if have >= looks[-1]:
         return _state(row, "exhausted", reason=f"not decided after {looks[-1]} blocks")
+    measured = sum(stage is Stage.SCREEN for stage in row.stages.values())
+    if measured >= looks[0] + 2 * have:
+        return _state(row, "exhausted", reason=f"only {have} of {measured} blocks have a value on both sides")
     return _state(row, "open", stage=Stage.SCREEN, blocks=next(n for n in looks if n > have) - have)
 
 

@@ -208,7 +208,7 @@ def _mirrors(rows: Sequence[Row]) -> dict[int, int]:
 
 def _mirrored(row: Row, verdict: Verdict) -> Verdict:
     """The same verdict in the row's own unit, its typical values from the same blocks."""
-    read = series.read(row)
+    read = series.read(row, verdict.clock)
     base = candidate = None
     if isinstance(read, Series):
         blocks = read.screen.first(verdict.n) if verdict.screen_effect is None else read.confirm

@@ -142,6 +142,16 @@ def test_a_block_that_one_side_lost_is_no_block() -> None:
     assert (found.status, found.blocks) == ("open", 1)
 
 
+def test_a_metric_that_most_blocks_do_not_have_does_not_ask_for_more_of_them() -> None:
+    stages = {str(i): Stage.SCREEN for i in range(8)}
+    once = values_row({"memory launch": 1.0}, {"memory launch": 1.0}, stages=stages)
+    (found,) = looks.state_of([once])
+    assert (found.status, found.blocks) == ("exhausted", 0)
+    assert "1 of 8 blocks" in found.reason
+    lost_one = row(noise(7, sd=0.1), stages=stages)
+    assert looks.state_of([lost_one])[0].status == "open"
+
+
 def test_blocks_are_taken_in_the_order_of_their_labels_by_number() -> None:
     quiet, wild = noise(4, sd=0.003), np.full(12, 0.5)
     labels = [str(i) for i in range(1, 17)]  # "10" sorts before "2" as text

@@ -362,6 +362,15 @@ def test_wall_judges_latency_unless_the_baseline_against_itself_says_it_is_too_r
     assert (found.clock, found.verdict) == ("wall-clean", Word.REGRESSED)
 
 
+def test_a_derived_metric_is_shown_by_the_clock_that_judged() -> None:
+    rough = [two_clocks(noise(10, sd=0.2), noise(10, sd=0.01), "a")]
+    speed = two_clocks(noise(10), noise(10) - 0.2, metric="throughput_items_s", mirrors="latency_ms")
+    one = two_clocks(noise(10), noise(10) + 0.2)
+    found = judge([one, speed], aa=rough).verdicts[1]
+    assert found.clock == "wall-clean"
+    assert found.candidate == pytest.approx(10.0 * math.exp(-0.2))
+
+
 def test_the_candidate_never_chooses_its_clock() -> None:
     calm = [two_clocks(noise(10, sd=0.01), noise(10, sd=0.001), "a")]
     wild = two_clocks(noise(10, sd=0.5), noise(10, sd=0.001))
