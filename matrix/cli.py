@@ -28,6 +28,7 @@ COMMANDS = {
     "compare": "say of every cell whether the candidate is worse than the base, and how sure that is",
     "upgrade": "measure two versions side by side, and say whether the newer one is worse anywhere",
     "import": "store samples that were measured elsewhere (CSV or Parquet) as a run",
+    "history": "show what a metric did over the stored runs of a machine, and where it stepped",
     "query": "ask stored runs in SQL: tables runs, cells and metrics",
     "images": "list, build and remove the container images",
     "doctor": "say what this machine offers and what would spoil a measurement",

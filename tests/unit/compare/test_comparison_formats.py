@@ -184,9 +184,8 @@ def test_the_page_is_well_formed_self_contained_and_runs_nothing(made: Compariso
     assert not any(name.startswith("on") for _, attrs in tree.tags for name in attrs)
     ids = [attrs["id"] for _, attrs in tree.tags if attrs.get("id")]
     assert len(ids) == len(set(ids))
-    assert "49" not in re.sub(r"\d*49\d+|\d+49|[a-z0-9#.]*49[a-z0-9.]*", "", page), (
-        "no template in a name is run"
-    )
+    if made.findings:
+        assert "{{ 7*7 }}" in page, "no template in a name is run"
 
 
 def test_the_forest_draws_what_is_judged_inside_its_frame() -> None:
