@@ -54,7 +54,7 @@ def an_engine(folder: Path) -> Iterator[PrivateEngine]:
         yield engine
     finally:
         engine.stop()
-        _unmount(folder)
+        unmount(folder)
         shutil.rmtree(folder)
 
 
@@ -160,6 +160,8 @@ class PrivateEngine:
             client.api.import_image_from_file(
                 str(base_archive()), repository=repository, tag=tag, changes=['ENV PATH="/usr/bin:/bin"']
             )
+            with contextlib.suppress(docker.errors.ImageNotFound):  # podman 4 imports as `latest`, whatever
+                client.images.get(f"{repository}:latest").tag(repository, tag)
         return BASE_TAG
 
 
@@ -199,7 +201,7 @@ def _bootstrap(root: Path, archive: Path) -> None:
     shutil.rmtree(root, ignore_errors=True)
 
 
-def _unmount(folder: Path) -> None:
+def unmount(folder: Path) -> None:
     """Whatever an engine, killed ones above all, has left mounted below its folder; innermost first."""
     places = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     for place in sorted((p for p in places if Path(p).is_relative_to(folder)), key=len, reverse=True):

@@ -107,19 +107,37 @@ def registry_problem(client: docker.DockerClient, name: str, timeout_s: float = 
     where a firewall swallows packets, so the question is given up after `timeout_s`.
     """
     answer: list[str] = []
+    pulling = threading.Event()
 
     def ask() -> None:
         try:
             client.images.get_registry_data(name)
             answer.append("")
         except failures.ENGINE_ERRORS as error:
-            said = getattr(error, "explanation", None) or str(error)
-            answer.append(" ".join(str(said).split())[:200])
+            said = str(getattr(error, "explanation", None) or error)
+            if "is not supported" in said or said.strip() == "Not Found":  # podman cannot ask, only try
+                said = _pull_problem(client, name, pulling)
+            answer.append(" ".join(said.split())[:200])
 
     thread = threading.Thread(target=ask, daemon=True, name="registry")
     thread.start()
     thread.join(timeout_s)
-    return answer[0] if answer else f"no answer from its registry in {timeout_s:g} s"
+    if answer:
+        return answer[0]
+    return "" if pulling.is_set() else f"no answer from its registry in {timeout_s:g} s"
+
+
+def _pull_problem(client: docker.DockerClient, name: str, pulling: threading.Event) -> str:
+    """Pull it; why that failed. `pulling` is set once its registry has begun to give it."""
+    try:
+        for event in client.api.pull(name, stream=True, decode=True):
+            if text := event.get("error"):
+                return str(text)
+            if not any(str(said).startswith("Trying to pull") for said in event.values()):
+                pulling.set()
+    except failures.ENGINE_ERRORS as error:
+        return str(getattr(error, "explanation", None) or error)
+    return ""
 
 
 def facts(client: docker.DockerClient, image: Image, name: str, cache: Path) -> BaseFacts:
