@@ -108,9 +108,11 @@ def state_of(
 ) -> tuple[State, ...]:
     """What every row still needs, in the order of the rows; for rows with or without stages yet.
 
-    Between two looks nothing is decided. `suspect` with no blocks wanted is `decided`: its
-    confirming blocks are there, and only `judge` may look at them. A derived row (`mirrors`)
-    asks for nothing. `exhausted`: all looks were had and none decided.
+    Between two looks nothing is decided. A suspect whose confirming blocks are there is
+    `decided`: only `judge` may look at them. A derived row (`mirrors`) asks for nothing.
+    `exhausted`: all looks were had and none decided. `alpha` is what the comparison may err; it
+    says how many blocks confirm a suspect. Suspects are made at a level of their own, 2.5 % for
+    each direction, so that a stored run can be judged by another alpha.
     """
     clocks = clock_choice.preferred(rows, aa, most=looks[-1])
     found: dict[int, Series] = {}
@@ -124,7 +126,7 @@ def state_of(
         else:
             states[i] = _state_without_series(row, read, looks[0])
     members = list(found.values())
-    screening = screen(members, looks=looks, alpha=alpha, final=False)
+    screening = screen(members, looks=looks, final=False)
     suspects = len(screening.suspects)
     for k, i in enumerate(found):
         states[i] = _state_of(k, members[k], screening, looks=looks, suspects=suspects, alpha=alpha)
@@ -200,7 +202,6 @@ def screen(
     rows: Sequence[Series],
     *,
     looks: tuple[int, ...] = spending.LOOKS,
-    alpha: float = 0.05,
     final: bool = True,
 ) -> Screen:
     """Replay the looks at the screening blocks of `rows`; confirming blocks are not looked at.
@@ -225,12 +226,12 @@ def screen(
         )
         tested[n] = ({k: j for j, k in enumerate(members)}, now)
         last[mine] = n
-        certify, suspect = _levels(n, looks, alpha)
+        level = _level(n, looks)
         for answers, at, p, within in (
-            (worse, worse_at, now.p_worse, now.within_above(certify)),
-            (better, better_at, now.p_better, now.within_below(certify)),
+            (worse, worse_at, now.p_worse, now.within_above(level)),
+            (better, better_at, now.p_better, now.within_below(level)),
         ):
-            said = np.where(within, Answer.WITHIN, np.where(p <= suspect, Answer.SUSPECT, Answer.OPEN))
+            said = np.where(within, Answer.WITHIN, np.where(p <= level, Answer.SUSPECT, Answer.OPEN))
             fresh = (answers[mine] == Answer.OPEN) & (said != Answer.OPEN)
             answers[mine[fresh]], at[mine[fresh]] = said[fresh], n
     return Screen(worse, better, worse_at, better_at, last, tested)
@@ -243,11 +244,10 @@ def _looks_of(blocks: int, looks: tuple[int, ...], final: bool) -> list[int]:
     return had
 
 
-def _levels(n: int, looks: tuple[int, ...], alpha: float) -> tuple[float, float]:
-    """Nominal one-sided levels at a look: to certify, and to suspect in either direction."""
+def _level(n: int, looks: tuple[int, ...]) -> float:
+    """Nominal one-sided level of a look, the same to certify and to suspect, in either direction."""
     path = (*(x for x in looks if x < n), n)
-    level = spending.nominal_levels(path, alpha / 2, looks[-1])[-1]
-    return level, level
+    return spending.nominal_levels(path, paired.TAIL, looks[-1])[-1]
 
 
 def priors(rows: Sequence[Series], most: int | None = None) -> dict[Family, paired.Prior]:

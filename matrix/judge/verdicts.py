@@ -106,7 +106,7 @@ def _judge_staged(
     rows: Sequence[Series], alpha: float, schedule: tuple[int, ...], known: Mapping[Family, paired.Prior]
 ) -> list[Verdict]:
     """The looks as they were had, then every suspect by its fresh blocks."""
-    screening = looks.screen(rows, looks=schedule, alpha=alpha)
+    screening = looks.screen(rows, looks=schedule)
     confirmation = _confirm(rows, screening, alpha, known)
     screens = {
         n: Numbers.of(
