@@ -65,7 +65,7 @@ def worst_first(finding: Finding) -> tuple[int, int, float, str, str]:
     """A sort key: by verdict, broken states before slow ones, then by size."""
     effect = finding.effect
     size = 0.0 if effect is None else -effect
-    if finding.verdict in (Word.IMPROVED, Word.NO_WORSE) and effect is not None:
+    if finding.verdict is Word.IMPROVED and effect is not None:
         size = effect
     rank = 0 if finding.missing else ORDER.index(finding.verdict)
     return (rank, finding.kind != "state", size, finding.workload, finding.metric)

@@ -119,9 +119,9 @@ def instrument(comparison: Comparison) -> list[str]:
     worst = comparison.worst_mde
     if worst is not None and worst.judged is not None and worst.judged.mde is not None:
         known = sorted(f.judged.mde for f in comparison.findings if f.judged and f.judged.mde is not None)
-        middle = known[len(known) // 2]
+        middle = f"{fraction(known[len(known) // 2])} in the middle row, " if len(known) > 2 else ""
         said.append(
-            f"Could have been seen in 4 of 5 cases: a change of {fraction(middle)} in the middle row, "
+            f"Could have been seen in 4 of 5 cases: a change of {middle}"
             f"{fraction(worst.judged.mde)} in the worst ({worst.workload}, {worst.metric})."
         )
     found = comparison.instrument
