@@ -71,6 +71,19 @@ def test_preemption_of_most_samples_leaves_cpu_time_valid() -> None:
     assert clocks.clocks(samples([10.0] * 4 + [25.0] * 16, [10.0] * 20))["cpu_valid"] is True
 
 
+def test_a_thread_that_never_waits_costs_its_cpu_time_however_busy_the_machine_is() -> None:
+    """Every call of 10 ms was preempted, for longer than it computed: no sample is undisturbed."""
+    crowded = samples([33.0] * 20, [10.0] * 20, nivcsw=[2] * 20, nvcsw=[0] * 20)
+    assert clocks.clocks(crowded)["cpu_valid"] is True
+    asleep = samples([10.4] * 20, [10.0] * 20, nvcsw=[1] * 20)
+    assert clocks.clocks(asleep)["cpu_valid"] is False, "it waits, if only for 4 % of its time"
+
+
+def test_cpu_time_of_several_threads_is_not_the_cost_of_a_call() -> None:
+    two = samples([10.0] * 20, [19.0] * 20, nvcsw=[0] * 20, cpu_ns=[10 * MS] * 20)
+    assert clocks.clocks(two)["cpu_valid"] is False
+
+
 def test_no_samples_are_no_clocks() -> None:
     assert clocks.clocks({}) == {}
     assert clocks.clocks(samples([])) == {}
