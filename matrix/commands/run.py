@@ -18,6 +18,7 @@ from matrix.config.sweep import SweepConfig, load_sweep, sweep_from_data
 from matrix.consolidate.stored import records_of
 from matrix.environments.base import Backend
 from matrix.errors import ExitCode, StorageError, UsageError
+from matrix.imported import samples
 from matrix.machine import fingerprint as machine
 from matrix.records import Record
 from matrix.report import Options, render, write_all
@@ -104,7 +105,10 @@ def _resumed(args: argparse.Namespace, catalog: Catalog) -> tuple[SweepConfig, R
     """The run as it was planned: its own sweep, cells, seed and backend."""
     if args.select or args.config != shared.DEFAULT_SWEEP or args.name or args.seed is not None:
         raise UsageError("--resume continues a run as it was planned: give no -c, --select, --name or --seed")
-    store = RunStore.open(find_run(paths.results_dir(args.results), args.resume))
+    folder = find_run(paths.results_dir(args.results), args.resume)
+    if samples.is_imported(folder):
+        raise UsageError(f"{args.resume} was imported: there is nothing to go on with")
+    store = RunStore.open(folder)
     try:
         _same_kind(args.backend, store.header)
         config = sweep_from_data(store.header.config, catalog, str(store.folder / "run.json"))

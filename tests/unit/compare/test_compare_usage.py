@@ -74,6 +74,12 @@ def test_records_of_an_imported_run_are_made_again_from_its_samples(made: Import
     assert made.run("report", "run", "--format", "json")[1] == before
 
 
+def test_an_imported_run_cannot_be_resumed(made: Imported) -> None:
+    made.add(samples())
+    code, _, err = made.run("run", "--resume", "run")
+    assert code == 2 and "was imported" in err
+
+
 def test_environments_of_two_runs_are_matched_by_name_then_by_framework(made: Imported) -> None:
     for name, versions in (("monday", ("1.31.0",)), ("tuesday", ("1.32.0",))):
         records = [record(v, "resnet50", paired()[0]) for v in versions]
