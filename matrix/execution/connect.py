@@ -6,30 +6,39 @@ cannot be reached for want of something here (a context, a package) is said befo
 
 from __future__ import annotations
 
-import importlib.util
+import contextlib
 import os
+import weakref
 
 import docker
 import docker.errors
 from docker.context import ContextAPI
 
+from matrix.execution.bridge import bridge_to
+
 DEFAULT_SOCKET = "unix:///var/run/docker.sock"
-#: docker-py's names for a socket of this machine; its `ssh://` engines are "http+docker://ssh"
+#: docker-py's names for a socket of this machine
 _LOCAL = ("http+docker://localhost", "http+docker://localnpipe", "unix://", "http://localhost:")
+#: clients whose socket leads to another machine
+_far: weakref.WeakSet[docker.DockerClient] = weakref.WeakSet()
 
 
 def client(timeout_s: float) -> docker.DockerClient:
-    """A client of that engine. Raises docker.errors.DockerException with words for people.
-
-    `ssh://` goes through the user's own ssh command: its configuration, keys and agent count.
-    """
+    """A client of that engine. Raises docker.errors.DockerException with words for people."""
     where = address()
-    if where.startswith("ssh://") and importlib.util.find_spec("paramiko") is None:
-        # docker-py imports it for every ssh:// engine, even where it is not used then.
-        raise docker.errors.DockerException(
-            "engines over ssh:// need one more package: pip install 'framework-matrix[ssh]'"
-        )
-    return docker.from_env(timeout=int(timeout_s), use_ssh_client=True)
+    if not where.startswith("ssh://"):
+        return docker.from_env(timeout=int(timeout_s))
+    return client_over_ssh(where, timeout_s)
+
+
+def client_over_ssh(where: str, timeout_s: float) -> docker.DockerClient:
+    """A client of the engine at `ssh://...`. Raises docker.errors.DockerException with ssh's own words."""
+    bridge = bridge_to(where)
+    with contextlib.suppress(docker.errors.DockerException):  # which would only say that a socket closed
+        found = docker.DockerClient(base_url=bridge.url, timeout=int(timeout_s))
+        _far.add(found)
+        return found
+    raise docker.errors.DockerException(bridge.last_words() or "ssh ended without a word")
 
 
 def address() -> str:
@@ -58,7 +67,7 @@ def described() -> str:
 
 def is_local(found: docker.DockerClient) -> bool:
     """Whether its containers run on this machine, as far as the address tells."""
-    return str(found.api.base_url).startswith(_LOCAL)
+    return found not in _far and str(found.api.base_url).startswith(_LOCAL)
 
 
 def advice(where: str) -> str:

@@ -21,6 +21,7 @@ from matrix import catalog
 from matrix.environments.bundle import Bundle
 from matrix.environments.docker import ContainerEnvironment, DockerBackend
 from matrix.environments.images import BuiltImage
+from matrix.execution import connect
 from matrix.execution.engine import Engine
 from matrix.records import Environment
 
@@ -34,7 +35,11 @@ class TinyBackend(DockerBackend):
     def __init__(
         self, home: Path, engine: str, image: str, *, back_s: float = 30, changes: Mapping[str, Any]
     ) -> None:
-        client = docker.DockerClient(base_url=engine, timeout=60)
+        client = (
+            connect.client_over_ssh(engine, 60)
+            if engine.startswith("ssh://")
+            else docker.DockerClient(base_url=engine, timeout=60)
+        )
         super().__init__(
             {"toy": toy_framework()}, catalog.load().hardware, home, client, memory_bytes=256 << 20
         )
