@@ -27,6 +27,7 @@ COMMANDS = {
     "catalog": "list the frameworks, versions, models and hardware that a sweep can name",
     "compare": "say of every cell whether the candidate is worse than the base, and how sure that is",
     "upgrade": "measure two versions side by side, and say whether the newer one is worse anywhere",
+    "bisect": "find the first release that is worse, and whether it or one of its packages is guilty",
     "import": "store samples that were measured elsewhere (CSV or Parquet) as a run",
     "history": "show what a metric did over the stored runs of a machine, and where it stepped",
     "query": "ask stored runs in SQL: tables runs, cells and metrics",

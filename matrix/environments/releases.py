@@ -44,6 +44,7 @@ class Source:
     distribution: str
     index: str | None = None
     local: str | None = None  # "rocm7.2": only releases with that local part
+    links: tuple[str, ...] = ()  # pages or folders that list wheels, beside the index
 
 
 def source_of(framework: Framework, build: str) -> Source:
@@ -61,7 +62,8 @@ def source_of(framework: Framework, build: str) -> Source:
     local = next((Version(spec.version).local for spec in first.specifier), None)
     if local and index is None:
         index = next((i for _, i in wanted if i is not None), None)
-    return Source(distribution=first.name, index=index, local=local)
+    links = dict.fromkeys(step.links for step in framework.builds[build].steps if step.links)
+    return Source(distribution=first.name, index=index, local=local, links=tuple(links))
 
 
 def released(
@@ -77,6 +79,7 @@ def released(
     command = [*pip_tool.host_pip(home, log, None), *(["--python", python] if python else [])]
     command += ["index", "versions", "--pre", "--retries", "1", source.distribution]
     command += ["--index-url", source.index] if source.index else []
+    command += [part for link in source.links for part in ("--find-links", link)]
     status, output = run_owned(command, log=log, environ=pip_tool.pip_environ())
     found = _listed(output) if status == 0 else []
     if not found:

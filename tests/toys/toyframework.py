@@ -1,7 +1,7 @@
 """A third-party framework in as many versions as a test wants, slowed exactly where the test plants it.
 
 `build(folder, {"1.0": {}, "1.1": {"medium": ("spin", 0.05)}})` writes one wheel a version into
-`folder/links` and, into `folder/site`, the adapter's distribution as an installer leaves it. A command
+a folder of `folder` and, into `folder/site`, the adapter's distribution as an installer leaves it. A command
 that runs with `toys.environ()` finds both, as if a user had installed them.
 
 The framework computes x @ x, over and over: COUNTS says how often in one call of which model, so that
@@ -26,6 +26,8 @@ from pathlib import Path
 
 from onnx_graphs import model, node, value, write
 from tiny_wheels import make_wheel
+
+from matrix_adapters.protocol import content_hash
 
 #: products of two 128 x 128 matrices in one call; `medium` takes 20 ms and more on cores of today
 COUNTS = {"short": 40, "medium": 500, "long": 1000}
@@ -166,7 +168,7 @@ builds:
   cpu:
     versions: ["{default}"]
     steps:
-      - {{install: ["toyframe=={{version}}", numpy]}}
+      - {{install: ["toyframe=={{version}}", numpy], links: "{links}"}}
     cost: {{build_s: 5, disk_mb: 90, launch_s: 0.5}}
 """
 
@@ -220,7 +222,9 @@ def build(
     `requires`: version of toyframe -> requirements of its wheel (`{"1.2": ["toykernels==1.1"]}`); where
     there is a dependency, a version that says nothing requires any `toykernels`.
     """
-    links, site = folder / "links", folder / "site"
+    # Environments are known by their instructions: the same version of another test is another folder.
+    key = content_hash([versions, dependency or {}, requires or {}])
+    links, site = folder / f"links-{key}", folder / "site"
     for version, plan in versions.items():
         text = _FRAMEWORK.format(version=version, plan=dict(plan), counts=COUNTS)
         needs = (requires or {}).get(version, ["toykernels"] if dependency else [])
@@ -235,7 +239,7 @@ def build(
         {
             "matrix_toyframe/__init__.py": '"""Toyframe for Framework Matrix."""\n',
             "matrix_toyframe/adapter.py": _ADAPTER,
-            "matrix_toyframe/framework.yaml": _ENTRY.format(default=default),
+            "matrix_toyframe/framework.yaml": _ENTRY.format(default=default, links=links),
             f"{info}/METADATA": "Metadata-Version: 2.1\nName: matrix-toyframe\nVersion: 1.0\n",
             f"{info}/entry_points.txt": "[framework_matrix.adapters]\ntoyframe = matrix_toyframe\n",
         },
