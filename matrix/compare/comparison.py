@@ -22,6 +22,8 @@ from matrix.judge.verdicts import judge
 from matrix.select import Selector
 
 LATENCY = "latency_ms"
+#: pairs of environments that a title names one by one
+_MOST_NAMED = 3
 _NOT_INTERLEAVED = "not interleaved"
 
 
@@ -73,6 +75,9 @@ class Comparison:
     def title(self) -> str:
         """Candidate against base, and the run where it is one and the same."""
         base, candidate = self.sides
+        if len(self.duels) > _MOST_NAMED:
+            left, right = (", ".join(dict.fromkeys(s.run_name for s in sides)) for sides in (candidate, base))
+            return f"{left} against {right}, {len(self.duels)} pairs of environments"
         runs = list(dict.fromkeys(side.run_name for side in (*base, *candidate)))
         names = [
             ", ".join(side.environment if len(runs) == 1 else side.label for side in sides)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -35,13 +36,10 @@ class Measured:
     batch: int
     threads: int
 
-    def blocks(self) -> list[str]:
-        return list(self.timed)
-
-    def clocks(self) -> Mapping[str, Mapping[str, Any]]:
+    def clocks(self) -> Mapping[str, Mapping[str, float]]:
         """What `matrix.judge.clocks` said of each block's process; those without are left out."""
-        found = {block: launch.sampling.get("clocks") for block, launch in self.timed.items()}
-        return {block: clock for block, clock in found.items() if isinstance(clock, Mapping) and clock}
+        found = {block: _numbers(launch.sampling.get("clocks")) for block, launch in self.timed.items()}
+        return {block: clock for block, clock in found.items() if clock}
 
     def by_metric(self) -> dict[str, dict[str, float]]:
         """metric -> block -> value; latency and CPU time by clock are `by_clock`'s."""
@@ -66,14 +64,12 @@ def measured(
     """The launches to compare by. `pair` takes those of one live pair; None takes all, pilots excepted."""
     timed: dict[str, LaunchRecord] = {}
     memory = None
-    count = 0
     for launch in launches:
         if launch.purpose == "memory" and launch.state is State.OK:
             memory = launch
         if launch.purpose != "measure" or (pair is not None and launch.pair != pair):
             continue
         block = str(launch.block) if pair is not None or not launch.pair else f"{launch.pair}/{launch.block}"
-        count += 1
         if launch.state is State.OK:
             timed[block] = launch
         else:
@@ -146,6 +142,17 @@ def block_seconds(base: Measured, candidate: Measured) -> float | None:
         if None not in spent:
             costs.append(sum(s for s in spent if s is not None))
     return statistics.median(costs) if costs else None
+
+
+def _numbers(clocks: Any) -> dict[str, float]:
+    """What is a number of the clocks that a launch left; a file may hold anything."""
+    if not isinstance(clocks, Mapping):
+        return {}
+    return {
+        name: float(value)
+        for name, value in clocks.items()
+        if isinstance(value, (int, float)) and math.isfinite(value)
+    }
 
 
 def _seconds(launch: LaunchRecord) -> float | None:

@@ -20,6 +20,7 @@ STEADY = (LATENCY, THROUGHPUT, CPU_TIME)
 _SIZES = ("bytes",)
 
 _FISHER_P = 0.01
+_STAGES = tuple(Stage)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -213,7 +214,7 @@ def _stages(base: Measured, candidate: Measured) -> dict[str, Stage]:
     return {
         block: Stage(launch.stage)
         for block, launch in base.timed.items()
-        if launch.stage and block in candidate.timed
+        if launch.stage in _STAGES and block in candidate.timed
     }
 
 

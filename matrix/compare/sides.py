@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from matrix.errors import UsageError
+from matrix.errors import StorageError, UsageError
 from matrix.imported import samples
 from matrix.records import AA
-from matrix.store.names import find_run_and_environment
+from matrix.store.names import HEADER_FILE, find_run_and_environment
 from matrix.store.runs import StoredRun
 from matrix.strict_yaml.located import did_you_mean
 
@@ -113,17 +113,20 @@ def _of_ab_run(run: StoredRun, environment: str) -> tuple[Duel, ...]:
             f"{run.id} is no A/B run: say what to compare with, BASE and CANDIDATE; "
             f"it has {', '.join(known)}" + (f" (matrix compare {example})" if len(known) > 1 else "")
         )
-    candidates = comparison["candidates"]
-    own, *others = comparison.get("variants") or [""] * (1 + len(candidates))
-    return tuple(
-        Duel(
-            base=Side(run=run, environment=base),
-            candidate=Side(run=run, environment=name),
-            variants=(own, variant),
+    try:
+        candidates = comparison["candidates"]
+        own, *others = comparison.get("variants") or [""] * (1 + len(candidates))
+        return tuple(
+            Duel(
+                base=Side(run=run, environment=base),
+                candidate=Side(run=run, environment=name),
+                variants=(own, variant),
+            )
+            for names, variant in zip(candidates, others, strict=True)
+            for base, name in zip(comparison["base"], names, strict=True)
         )
-        for names, variant in zip(candidates, others, strict=True)
-        for base, name in zip(comparison["base"], names, strict=True)
-    )
+    except (KeyError, TypeError, ValueError) as error:
+        raise StorageError(f"{run.folder / HEADER_FILE} is damaged: comparison: {error}") from error
 
 
 def _matched(mine: tuple[StoredRun, str], other: tuple[StoredRun, str]) -> list[tuple[str, str]]:

@@ -181,9 +181,7 @@ def energy_j_per_item(launch: LaunchRecord, batch: int) -> float | None:
     return float(launch.sampling["energy_j"] / (launch.sampling["calls"] * batch))
 
 
-def _of_timed(
-    launches: Sequence[LaunchRecord], value: Callable[[LaunchRecord], float | None]
-) -> list[float]:
+def _of_timed(launches: Sequence[LaunchRecord], value: Callable[[LaunchRecord], float | None]) -> list[float]:
     found = [value(launch) for launch in launches if launch.purpose == "measure"]
     return [number for number in found if number is not None]
 

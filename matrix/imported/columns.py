@@ -59,9 +59,7 @@ def _text(file: str, content: bytes) -> Columns:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise UsageError(
-            f"{file}:{line}: neither UTF-8 text nor a Parquet file: {error.reason}"
-        ) from None
+        raise UsageError(f"{file}:{line}: neither UTF-8 text nor a Parquet file: {error.reason}") from None
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     rows: list[list[str]] = []
     lines: list[int] = []

@@ -21,6 +21,7 @@ from matrix.report.placing import Column, RowKey, place
 from matrix.report.units import Scale, scale_for
 from matrix_adapters.protocol import State
 
+
 class Mark(enum.StrEnum):
     """A cell's place in its row."""
 

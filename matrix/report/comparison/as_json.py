@@ -10,6 +10,7 @@ from matrix.catalog.types import Catalog
 from matrix.compare.comparison import Comparison
 from matrix.compare.findings import Finding
 from matrix.compare.sides import Side
+from matrix.judge.rows import Word
 from matrix.report.comparison import Options
 from matrix.report.comparison.words import sentence
 
@@ -40,7 +41,7 @@ def summary(comparison: Comparison) -> dict[str, Any]:
     return {
         "base": [_side(side) for side in base],
         "candidate": [_side(side) for side in candidate],
-        "counts": {word.value: n for word, n in comparison.counts().items()},
+        "counts": {word.value: comparison.counts().get(word, 0) for word in Word},
         "geometric_mean": [
             {"metric": mean.metric, "ratio": _finite(mean.ratio), "rows": mean.rows}
             for mean in comparison.means

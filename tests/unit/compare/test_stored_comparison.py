@@ -464,3 +464,31 @@ def test_labels_stay_unique_where_only_the_variant_differs(made: Imported) -> No
     one_run(made, records)
     _, answer = made.compare(f"ab:{OLD}", f"ab:{NEW}")
     assert set(verdicts(answer)) == {f"{LABEL} [eager]", f"{LABEL} [compile]"}
+
+
+# --- what a damaged file may hold ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "comparison",
+    [
+        {"base": [OLD]},
+        {"candidates": 3},
+        {"base": [OLD], "candidates": [[NEW, NEW]]},
+        {"candidates": [[NEW]]},
+    ],
+)
+def test_a_damaged_comparison_in_the_header_is_exit_code_3(made: Imported, comparison: Any) -> None:
+    one_run(made, couple(1.0), comparison=comparison)
+    code, _, err = made.run("compare", "ab")
+    assert code == 3 and "run.json is damaged: comparison" in err
+
+
+@pytest.mark.parametrize("clocks", ["fast", {"wall": "fast"}, {"wall": None}, []])
+def test_clocks_that_are_no_numbers_are_no_clocks(made: Imported, clocks: Any) -> None:
+    halves = []
+    for half in couple(1.10):
+        odd = [x.model_copy(update={"sampling": {"clocks": clocks}, "stage": "?"}) for x in half.launches]
+        halves.append(half.model_copy(update={"launches": tuple(odd)}))
+    one_run(made, halves)
+    assert verdicts(made.compare(f"ab:{OLD}", f"ab:{NEW}")[1]) == {LABEL: "regressed"}
