@@ -10,7 +10,7 @@ from pathlib import Path
 from matrix import paths
 from matrix.arms import Arm
 from matrix.bisect import state as states
-from matrix.bisect.answers import tested
+from matrix.bisect.answers import answer_of
 from matrix.bisect.search import Conclusion, Search
 from matrix.bisect.state import State, Tested
 from matrix.catalog.types import Catalog, Framework
@@ -28,6 +28,7 @@ from matrix.environments.releases import Candidate
 from matrix.errors import ExitCode, Interrupted, UsageError
 from matrix.judge.bisection import Answer, Nothing
 from matrix.report import bisection as view
+from matrix.report.comparison.words import sentence
 from matrix.store.runs import RunStore, StoredRun
 
 
@@ -144,7 +145,7 @@ class _Measuring:
         comparison = compare(found, self._catalog, margins=state.margins, metrics=shown)
         run = found[0].candidate.run
         locks = _lock(run, found[0].base.environment), _lock(run, found[0].candidate.environment)
-        return tested(comparison, state.target, state.metric, locks)
+        return answer_of(comparison, state.target, state.metric, locks, sentence)
 
     def _store(self, state: State, candidate: Candidate) -> tuple[SweepConfig, RunStore, Backend]:
         if candidate.label in state.running:
