@@ -26,6 +26,7 @@ _PAINT = {
 }
 _HEADS = ("verdict", "workload", "metric", "base", "candidate", "change", words.INTERVAL, "n", "detectable")
 _RIGHT = ("base", "candidate", "change", "n", "detectable")
+_WORKLOAD = _HEADS.index("workload")
 _MOST_LOCKS = 12
 _LEAST_WORKLOAD = 16
 _MOST_REASONS = 40
@@ -52,29 +53,39 @@ def _table(findings: Sequence[Finding], catalog: Catalog, style: Style) -> str:
         return ""
     lines = [_line(finding, catalog, style) for finding in findings]
     used = [i for i in range(len(_HEADS)) if any(line[i] for line in lines)]
-
-    def drawn(limits: list[int | None]) -> str:
-        return tabulate(
-            [[line[i] for i in used] for line in lines],
-            headers=[style.paint(_HEADS[i], "bold") for i in used],
-            tablefmt="rounded_outline" if style.unicode else "simple",
-            colalign=["right" if _HEADS[i] in _RIGHT else "left" for i in used],
-            disable_numparse=True,
-            maxcolwidths=limits,
-        )
-
-    table = drawn([None] * len(used))
-    excess = visible_width(table) - style.width
-    if excess > 0 and style.unicode:  # what is read by a program keeps one line a row
-        longest = max(len(line[_HEADS.index("workload")]) for line in lines)
-        widths: list[int | None] = [None] * len(used)
-        widths[used.index(_HEADS.index("workload"))] = max(_LEAST_WORKLOAD, longest - excess)
-        table = drawn(widths)
+    table = _fitted(lines, used, style)
     higher = [m for m in dict.fromkeys(f.metric for f in findings) if _is_higher(m, catalog)]
     if higher:
         names = ", ".join(metric_name(m, catalog) for m in higher)
         table += "\n" + style.paint(f"of {names}, more is better; of everything else, less", "dim")
     return table
+
+
+def _fitted(lines: Sequence[Sequence[str]], used: Sequence[int], style: Style) -> str:
+    """The first layout that fits a terminal: framed, bare, without the last column, workloads folded.
+
+    What is read by a program keeps one line a row, however long.
+    """
+
+    def drawn(columns: Sequence[int], frame: str, limit: int | None = None) -> str:
+        return tabulate(
+            [[line[i] for i in columns] for line in lines],
+            headers=[style.paint(_HEADS[i], "bold") for i in columns],
+            tablefmt=frame,
+            colalign=["right" if _HEADS[i] in _RIGHT else "left" for i in columns],
+            disable_numparse=True,
+            maxcolwidths=[limit if i == _WORKLOAD else None for i in columns],
+        )
+
+    if not style.unicode:
+        return drawn(used, "simple")
+    fewer = [i for i in used if _HEADS[i] not in ("n", "detectable")]
+    for columns, frame in ((used, "rounded_outline"), (used, "simple"), (fewer, "simple")):
+        table = drawn(columns, frame)
+        if visible_width(table) <= style.width:
+            return table
+    longest = max(len(line[_WORKLOAD]) for line in lines)
+    return drawn(fewer, "simple", max(_LEAST_WORKLOAD, longest - visible_width(table) + style.width))
 
 
 def _is_higher(metric: str, catalog: Catalog) -> bool:
