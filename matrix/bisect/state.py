@@ -55,6 +55,7 @@ class Tested(Model):
     good_lock: tuple[str, ...] = ()  # of the good one in the same run
     target: Target | None = None  # of the first test: what is followed from there on
     also: tuple[str, ...] = ()  # of the first test: what else is worse, in sentences
+    unfinished: bool = False  # its budget was spent before it was decided
 
 
 class State(Model):
@@ -89,6 +90,12 @@ class State(Model):
     def with_run(self, label: str, run: str) -> State:
         """The same, with a run that was begun for `label`."""
         return self.model_copy(update={"running": {**self.running, label: run}})
+
+    def reopened(self) -> State:
+        """The same, with the runs whose budget was spent undecided still to be gone on with."""
+        spent = {label: t.run for label, t in self.tested.items() if t.unfinished}
+        tested = {label: t for label, t in self.tested.items() if label not in spent}
+        return self.model_copy(update={"tested": tested, "running": {**self.running, **spent}})
 
     def answers(self) -> dict[str, Answer]:
         """By label, of those versions that are searched through."""

@@ -108,6 +108,9 @@ def execute(args: argparse.Namespace) -> int:
     except BaseException:
         print(f"matrix: continue with: {_resume(state.id, results)}", file=sys.stderr, flush=True)
         raise
+    if spent := sum(tested.unfinished for tested in search.state.tested.values()):
+        more = f"{_resume(state.id, results)} --budget 20m"
+        _say(f"{spent} comparison{'s' if spent > 1 else ''} spent the budget undecided; more of it: {more}")
     shown = view.as_json if args.json else view.text
     print(shown(search.state, conclusion), end="")
     return _code(conclusion)
@@ -145,7 +148,9 @@ class _Measuring:
         comparison = compare(found, self._catalog, margins=state.margins, metrics=shown)
         run = found[0].candidate.run
         locks = _lock(run, found[0].base.environment), _lock(run, found[0].candidate.environment)
-        return answer_of(comparison, state.target, state.metric, locks, sentence)
+        answered = answer_of(comparison, state.target, state.metric, locks, sentence)
+        spent = outcome.outcome == "budget_spent" and answered.answer is Answer.SKIP
+        return answered.model_copy(update={"unfinished": spent})
 
     def _store(self, state: State, candidate: Candidate) -> tuple[SweepConfig, RunStore, Backend]:
         if candidate.label in state.running:
@@ -183,7 +188,7 @@ def _resumed(args: argparse.Namespace, results: Path) -> State:
     given = args.framework or args.cell or args.select or args.wheels or args.images or args.changes
     if given or args.config != shared.DEFAULT_SWEEP or args.as_of or args.pre or args.seed is not None:
         raise UsageError("--resume goes on with a search as it was begun: give it an id and a --budget only")
-    return states.load(results, args.resume)
+    return states.load(results, args.resume).reopened()
 
 
 def _say(text: str) -> None:

@@ -228,6 +228,15 @@ def test_a_run_that_was_begun_is_remembered_until_its_answer_is_there(tmp_path: 
     assert state.with_test("2", Answered(answer=GOOD, verdict="well")).running == {}
 
 
+def test_a_version_whose_budget_was_spent_is_gone_on_with_and_others_are_not() -> None:
+    state = new(["1", "2", "3"])
+    state = state.with_test("3", Answered(answer=BAD, verdict="worse", run="r3"))
+    state = state.with_test("2", Answered(answer=SKIP, verdict="inconclusive", run="r2", unfinished=True))
+    again = state.reopened()
+    assert set(again.tested) == {"3"}
+    assert again.running == {"2": "r2"}
+
+
 def test_a_bisection_that_cannot_be_found_or_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none is called 'latest'; in .* there are: none"):
         states.load(tmp_path, "latest")
