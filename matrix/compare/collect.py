@@ -293,7 +293,7 @@ def _beside(
     if moved:
         found.warnings.append(
             f"{duel.base.label} and {duel.candidate.label} are of two machines ({moved}): "
-            "no time is comparable; measure the base on this machine too"
+            f"no time is comparable; {_settling(duel, base, candidate) or 'measure both on one'}"
         )
     versions = {side.run.header.version for side in (duel.base, duel.candidate)} - {""}
     if len(versions) > 1:

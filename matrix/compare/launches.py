@@ -93,14 +93,9 @@ def clean(side: Measured) -> Mapping[str, float] | None:
     return {block: float(clock[CLEAN]) for block, clock in clocks.items()}
 
 
-def clean_counts(side: Measured) -> tuple[int, int]:
-    """How many samples of all blocks were clean, and how many were not."""
-    kept = dirty = 0
-    for block, clock in side.clocks().items():
-        samples = int(side.timed[block].sampling.get("samples", 0))
-        good = round(float(clock.get("clean_share", 0.0)) * samples)
-        kept, dirty = kept + good, dirty + samples - good
-    return kept, dirty
+def clean_shares(side: Measured) -> dict[str, float]:
+    """Which share of each block's samples nothing interrupted."""
+    return {block: clock["clean_share"] for block, clock in side.clocks().items() if "clean_share" in clock}
 
 
 def cpu(side: Measured, values: Mapping[str, float]) -> Mapping[str, float] | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from matrix.catalog.types import Metric
 from matrix.compare import launches
 from matrix.compare.launches import CLEAN, CPU_TIME, LATENCY, THROUGHPUT, WALL, Measured
+from matrix.judge import distributions, paired
 from matrix.judge.rows import Layout, Row, Sides, Stage
 from matrix.records import LaunchRecord
 
@@ -19,7 +21,10 @@ STEADY = (LATENCY, THROUGHPUT, CPU_TIME)
 #: units of sizes: a busy machine does not change them
 _SIZES = ("bytes",)
 
-_FISHER_P = 0.01
+#: shares of undisturbed samples that differ by less choose the same samples
+_SAME_SHARE = 0.02
+#: two-sided p value from which on they differ
+_OTHER_SHARE_P = 0.01
 _STAGES = tuple(Stage)
 
 
@@ -159,16 +164,20 @@ def _latency(
 
 
 def _as_clean(base: Measured, candidate: Measured) -> bool:
-    """Whether the share of undisturbed samples is the same on both sides (Fisher's exact test).
+    """Whether the share of undisturbed samples is the same on both sides, paired by block.
 
-    Where it differs, what is kept was chosen differently, and the choice could make the difference.
+    Where it differs, what is kept was chosen differently, and the choice could make the
+    difference. The block is the sample here too: samples of one process are not independent.
     """
-    from scipy import stats
-
-    table = [launches.clean_counts(base), launches.clean_counts(candidate)]
-    if not all(sum(line) for line in table):
+    mine, other = launches.clean_shares(base), launches.clean_shares(candidate)
+    differences = [other[block] - share for block, share in mine.items() if block in other]
+    mean, variance = paired.moments(differences) if differences else (0.0, 0.0)
+    if abs(mean) <= _SAME_SHARE:
+        return bool(differences)
+    if variance == 0.0 or len(differences) < 2:
         return False
-    return bool(stats.fisher_exact(table).pvalue > _FISHER_P)
+    t = abs(mean) / math.sqrt(variance / len(differences))
+    return float(distributions.t_below(-t, len(differences) - 1)) * 2 > _OTHER_SHARE_P
 
 
 def _throughput(latency: Mapping[str, Sides], batch: int) -> dict[str, Sides]:

@@ -159,6 +159,33 @@ def test_live_halves_are_judged_by_their_clocks(made: Imported) -> None:
     assert cells(answer, "cpu_time_ms")[LABEL]["verdict"] == "regressed"
 
 
+@pytest.mark.parametrize(
+    ("shares", "kept"),
+    [
+        ([0.9] * 12, True),
+        ([0.91] * 12, True),  # another share, and too little to matter
+        ([0.5] * 12, False),
+        ([0.3, 0.95] * 6, True),  # as often more as less than the base's
+        ([0.60 + 0.01 * i for i in range(12)], False),
+    ],
+)
+def test_undisturbed_samples_count_where_both_sides_have_the_same_share(
+    made: Imported, shares: list[float], kept: bool
+) -> None:
+    from matrix.compare import launches, native
+
+    base, candidate = (clocked(half) for half in couple(1.0))
+    odd = [
+        x.model_copy(
+            update={"sampling": {**x.sampling, "clocks": {**x.sampling["clocks"], "clean_share": s}}}
+        )
+        for x, s in zip(candidate.launches, shares, strict=True)
+    ]
+    sides = [launches.measured(x, batch=1, threads=1, pair=NEW) for x in (base.launches, odd)]
+    assert native._as_clean(*sides) is kept
+    assert native._as_clean(*reversed(sides)) is kept, "whichever side is called the base"
+
+
 def test_cpu_time_that_is_valid_on_one_side_only_is_not_comparable(made: Imported) -> None:
     base, candidate = couple(1.0)
     one_run(made, [clocked(base), clocked(candidate, cpu_valid=False)])
@@ -404,7 +431,8 @@ def test_another_machine_is_refused_with_both_shown(made: Imported, changes: Any
     assert code == 0
     found = cells(answer)[LABEL]
     assert found["verdict"] == "not comparable" and found["reason"] == said
-    assert any("two machines" in warning for warning in answer["summary"]["warnings"])
+    (warning,) = (text for text in answer["summary"]["warnings"] if "two machines" in text)
+    assert "`matrix upgrade onnxruntime 1.31.0 1.32.0` would settle it" in warning
 
 
 def test_the_size_of_the_environment_is_one_row_without_chance(made: Imported) -> None:
