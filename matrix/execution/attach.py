@@ -21,6 +21,7 @@ from matrix.execution.answers import Answers
 from matrix.execution.engine import ENGINE_ERRORS
 
 _STDOUT = 1  # the other streams of an attached container are 0 and 2
+_END_S = 5.0
 _PARAMS = {"stdin": 1, "stdout": 1, "stream": 1}
 
 
@@ -31,25 +32,33 @@ class Attachment:
         self._socket: Any = api.attach_socket(name, params=_PARAMS)
         read, self._write = os.pipe()
         self.answers = Answers(read)
-        threading.Thread(target=self._receive, daemon=True, name=f"answers of {name}").start()
+        self._thread = threading.Thread(target=self._receive, daemon=True, name=f"answers of {name}")
+        self._thread.start()
 
     def say(self, line: str) -> None:
         """One line to the container; where it cannot be sent, its end tells."""
-        # What the SDK returns for a plain socket can only be read; the socket is behind it.
-        target = self._socket if hasattr(self._socket, "sendall") else self._socket._sock
         with contextlib.suppress(*ENGINE_ERRORS):
-            target.sendall(f"{line}\n".encode("ascii"))
+            self._sender().sendall(f"{line}\n".encode("ascii"))
 
     def close(self) -> None:
         """End the stream: the container's standard input is at its end then. Can be called again."""
-        # Each kind of socket lacks one of these, or minds that it was closed by another.
-        with contextlib.suppress(*ENGINE_ERRORS, AttributeError):
-            getattr(self._socket, "_sock", self._socket).shutdown(socket.SHUT_RDWR)
-        with contextlib.suppress(*ENGINE_ERRORS, AttributeError, ValueError):
-            self._socket._response.close()
+        if self.answers.fd < 0:
+            return
+        with contextlib.suppress(*ENGINE_ERRORS):
+            self._sender().shutdown(socket.SHUT_RDWR)
         with contextlib.suppress(*ENGINE_ERRORS, ValueError):
-            self._socket.close()
+            self._sender().close()  # of an ssh connection, its command
+        self._thread.join(_END_S)  # what it reads from cannot be closed under it
+        if not self._thread.is_alive():
+            with contextlib.suppress(*ENGINE_ERRORS, AttributeError, ValueError):
+                self._socket._response.close()
+            with contextlib.suppress(*ENGINE_ERRORS, ValueError):
+                self._socket.close()
         self.answers.close()
+
+    def _sender(self) -> Any:
+        """What the SDK returns for a plain socket can only be read; the socket is behind it."""
+        return self._socket if hasattr(self._socket, "sendall") else self._socket._sock
 
     def _receive(self) -> None:
         try:

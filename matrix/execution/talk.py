@@ -30,12 +30,13 @@ class Live:
 
     def __init__(self, talker: Talker) -> None:
         self._talker = talker
-        self._ended = False
+        self._ready = self._ended = False
         self._result: Result | None = None
 
     def wait_ready(self) -> bool:
         """Sleep until it is warmed up and waits for its turn. False: it ended; `finish` says how."""
-        return self._hears(READY_WORD)
+        self._ready = self._ready or self._hears(READY_WORD)
+        return self._ready and not self._ended
 
     def run(self, samples: int) -> float | None:
         """One slice of so many samples: the seconds until it was done. None: it ended; `finish` says how."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -53,7 +54,7 @@ def remote(
     monkeypatch.setenv("DOCKER_HOST", f"ssh://root@127.0.0.1:{port}")
     try:
         _until_it_listens(port)
-        with connect.client(60) as client:
+        with contextlib.closing(connect.client(60)) as client:
             yield client
     finally:
         server.terminate()

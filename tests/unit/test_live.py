@@ -279,6 +279,7 @@ def test_a_parked_half_says_so_and_uses_no_processor(half: Callable[..., Any], t
         assert live.run(2) is not None
         time.sleep(1.5)
         assert json.loads((out(tmp_path) / "heartbeat.json").read_text())["phase"] == "parked"
+        assert live.wait_ready()  # asked again, it is as ready as before
         (worker,) = _workers(tmp_path)
         before = sum(worker.cpu_times()[:2])
         time.sleep(1.0)
