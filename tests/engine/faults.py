@@ -13,6 +13,7 @@ import re
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from pages import ROOT
 from private_engine import PrivateEngine
 from small_engine import ROOM_MB, filled
 from toy_sweep import ToySweep
-from watching import once_it_works_on, running, until
+from watching import once_it_works_on, until, works_on
 
 from matrix.consolidate.stored import records_of
 from matrix.execution import leases
@@ -131,9 +132,12 @@ def _of_a_run(fault: Fault, sweep: ToySweep) -> int:
 
 def _of_a_command(fault: Fault, stage: Stage) -> int:
     process = started(stage.folder, stage.engine.url, stage.image, back_s=fault.back_s)
-    until(lambda: bool(running(stage.client)))
+    until(lambda: bool(works_on(stage.client, fault.does)))
+    time.sleep(0.5)  # its worker is up then
     for number in fault.signals:
         process.send_signal(number)
+        if len(fault.signals) > 1:
+            time.sleep(0.6)  # sooner, a second one counts as the same request
     code = process.wait(60)
     return code if code >= 0 else 128 - code  # as a shell says it
 
@@ -346,6 +350,12 @@ FAULTS = (
         needs=FAKETIME,
     ),
     Fault(name="Ctrl-C", how="SIGINT to the command", does="slow", signals=(signal.SIGINT,)),
+    Fault(
+        name="Ctrl-C, twice",
+        how="SIGINT to the command, and again while its worker will not end",
+        does="deaf",
+        signals=(signal.SIGINT, signal.SIGINT),
+    ),
     Fault(name="SIGTERM", how="SIGTERM to the command", does="slow", signals=(signal.SIGTERM,)),
     Fault(name="kill -9", how="SIGKILL to the command", does="slow", signals=(signal.SIGKILL,)),
 )

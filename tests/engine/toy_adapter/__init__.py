@@ -45,6 +45,9 @@ class Adapter:
             subprocess.run([sys.executable, "-c", "x = b'x' * (1 << 30)"], check=False)
         elif does == "hang":
             time.sleep(600)
+        elif does == "deaf":  # does not end when told to
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(600)
         elif does == "wedge":  # holds the interpreter: no heartbeat, no processor time
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
             os.kill(os.getpid(), signal.SIGSTOP)
