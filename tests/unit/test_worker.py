@@ -18,7 +18,17 @@ import pytest
 
 from matrix_adapters import protocol, tensors
 from matrix_adapters.process import PARENT_VARIABLE
-from matrix_adapters.protocol import Heartbeat, Measure, Result, State, Task, TaskKind, from_json, to_json
+from matrix_adapters.protocol import (
+    ASKED_VARIABLE,
+    Heartbeat,
+    Measure,
+    Result,
+    State,
+    Task,
+    TaskKind,
+    from_json,
+    to_json,
+)
 
 ADAPTERS = Path(protocol.__file__).parents[1]
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux only")
@@ -683,6 +693,20 @@ def test_thread_variables_are_set_before_numpy_and_the_adapters_own_before_the_f
     )
     assert result.probes["framework"]["omp"] == "3"
     assert result.probes["framework"]["switch"] == "on"
+
+
+def test_a_variable_that_was_asked_for_is_never_overridden_in_silence(lab: Lab) -> None:
+    toy = """
+        class Adapter(BaseAdapter):
+            environment = {"TOY_SWITCH": "on"}
+            def probe(self): return {"version": "1", "switch": os.environ["TOY_SWITCH"]}
+        """
+    asked = {ASKED_VARIABLE: "OTHER TOY_SWITCH", "TOY_SWITCH": "off"}
+    result = lab.measure(toy, environ=asked)
+    assert result.state is State.UNSUPPORTED
+    assert result.reason is not None
+    assert result.reason.text == ("TOY_SWITCH=off was asked for, but the adapter itself sets TOY_SWITCH=on")
+    assert lab.measure(toy, environ={**asked, "TOY_SWITCH": "on"}).state is State.OK
 
 
 # The other kinds of launch
