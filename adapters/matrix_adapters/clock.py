@@ -50,7 +50,8 @@ class Samples:
     wall_ns: Integers
     cpu_ns: Integers  # CPU time of the calling thread
     process_ns: Integers  # CPU time of all threads of the process
-    nivcsw: Integers  # involuntary context switches of the calling thread
+    nivcsw: Integers  # involuntary context switches of the calling thread: it was preempted
+    nvcsw: Integers  # voluntary ones: it waited for something
     calls: Integers
     start_ns: Integers
 
@@ -151,13 +152,13 @@ def steady(loop: Loop, feed: Any, calls: int, measure: Measure, beat: Beat) -> t
     wanted = max(measure.samples, measure.min_samples, 1)
     least = max(measure.min_samples, 1)
     limit = int(measure.max_steady_s * 1e9)
-    wall, cpu, process, switches, starts = (np.zeros(wanted, np.int64) for _ in range(5))
+    wall, cpu, process, preempted, waited, starts = (np.zeros(wanted, np.int64) for _ in range(6))
     now, thread_cpu, process_cpu = time.perf_counter_ns, time.thread_time_ns, time.process_time_ns
     outputs: Any = None
     count = 0
     begin = now()
     while count < wanted:
-        switches_before = _switches()
+        preempted_before, waited_before = _switches()
         process_before = process_cpu()
         cpu_before = thread_cpu()
         start = now()
@@ -165,7 +166,9 @@ def steady(loop: Loop, feed: Any, calls: int, measure: Measure, beat: Beat) -> t
         end = now()
         cpu_after = thread_cpu()
         process_after = process_cpu()
-        switches[count] = _switches() - switches_before
+        preempted_after, waited_after = _switches()
+        preempted[count] = preempted_after - preempted_before
+        waited[count] = waited_after - waited_before
         process[count] = process_after - process_before
         cpu[count] = cpu_after - cpu_before
         wall[count] = end - start
@@ -178,7 +181,8 @@ def steady(loop: Loop, feed: Any, calls: int, measure: Measure, beat: Beat) -> t
         wall_ns=wall[:count],
         cpu_ns=cpu[:count],
         process_ns=process[:count],
-        nivcsw=switches[:count],
+        nivcsw=preempted[:count],
+        nvcsw=waited[:count],
         calls=np.full(count, calls, np.int64),
         start_ns=starts[:count],
     )
@@ -218,7 +222,7 @@ def read_cost_ns() -> float:
 
 def edge_cost_ns() -> float:
     """What reading every clock at both edges of a sample costs, nanoseconds."""
-    readers: tuple[Callable[[], int], ...] = (
+    readers: tuple[Callable[[], object], ...] = (
         time.perf_counter_ns,
         time.thread_time_ns,
         time.process_time_ns,
@@ -274,11 +278,13 @@ def _duration_ns(loop: Loop, feed: Any, calls: int) -> int:
     return time.perf_counter_ns() - start
 
 
-def _switches() -> int:
-    return resource.getrusage(_SWITCH_SCOPE).ru_nivcsw
+def _switches() -> tuple[int, int]:
+    """Involuntary and voluntary context switches so far."""
+    usage = resource.getrusage(_SWITCH_SCOPE)
+    return usage.ru_nivcsw, usage.ru_nvcsw
 
 
-def _fastest_ns(reader: Callable[[], int], reads: int = 50, rounds: int = 20) -> float:
+def _fastest_ns(reader: Callable[[], object], reads: int = 50, rounds: int = 20) -> float:
     best = math.inf
     for _ in repeat(None, rounds):
         start = time.perf_counter_ns()

@@ -18,6 +18,7 @@ from matrix.compare import fail_on
 from matrix.compare.comparison import compare
 from matrix.compare.sides import duels
 from matrix.errors import ExitCode, UsageError
+from matrix.report.comparison import write_all
 from matrix.store.names import find_run
 from matrix.sweep.outcome import SweepOutcome
 
@@ -73,6 +74,8 @@ def execute(args: argparse.Namespace) -> int:
     found = duels(outcome.folder.parent, outcome.run, None)
     comparison = compare(found, catalog, margins=margins, metrics=metrics, words=words)
     code = comparing.show(args, comparison, catalog)
+    reports = write_all(outcome.folder, comparison, catalog)
+    print(f"reports   {next(path for path in reports if path.suffix == '.html')}", file=sys.stderr)
     bad = outcome.exit_code in (ExitCode.INTERRUPTED, ExitCode.INCOMPLETE)
     return outcome.exit_code if bad else code
 

@@ -19,13 +19,13 @@ from matrix.store.runs import Attempts, StoredRun
 OpenPairs = Callable[[StoredRun, Sequence[Pair], Sequence[Pair]], Mapping[Pair, Stage]]
 
 
-def undecided(catalog: Catalog, margins: Mapping[str, float]) -> OpenPairs:
+def undecided(catalog: Catalog, margins: Mapping[str, float], metrics: Sequence[str] = ()) -> OpenPairs:
     """A function of a run, the pairs that are to be decided and those of the base against itself.
 
     What it returns says of each pair that is still open what its next block is for. Suspects are
     confirmed when nothing else of their workload is open: confirming blocks are of no use to others.
     """
-    rules = Rules(registry=catalog.metrics, margins=margins)
+    rules = Rules(registry=catalog.metrics, margins=margins, metrics=tuple(metrics))
 
     def open_pairs(
         run: StoredRun, pairs: Sequence[Pair], against_itself: Sequence[Pair]
@@ -37,8 +37,8 @@ def undecided(catalog: Catalog, margins: Mapping[str, float]) -> OpenPairs:
         owners: dict[str, Pair] = {}
         for i, pair in enumerate(pairs):
             mine = _rows(str(i), pair, attempts, rules)
-            if not mine:
-                found[pair] = Stage.SCREEN  # nothing was measured yet
+            if not any(launch.purpose == "measure" for launch in attempts.launches(pair.candidate.id)):
+                found[pair] = Stage.SCREEN
             owners[str(i)] = pair
             rows += mine
         for state in looks.state_of(rows, aa=aa):

@@ -31,6 +31,7 @@ def samples(wall: list[float], cpu: list[float] | None = None, switches: list[in
         cpu_ns=np.zeros(n, np.int64),
         process_ns=(np.array(cpu) * 1e6).astype(np.int64) if cpu else milliseconds.astype(np.int64),
         nivcsw=np.array(switches or [0] * n, np.int64),
+        nvcsw=np.zeros(n, np.int64),
         calls=np.ones(n, np.int64),
         start_ns=np.arange(n, dtype=np.int64),
     )

@@ -222,7 +222,7 @@ def test_samples_know_when_they_began_and_what_they_cost(time: FakeClock) -> Non
     assert np.diff(samples.start_ns).tolist() == [MS] * 2
     assert samples.cpu_ns.tolist() == samples.process_ns.tolist() == [MS // 2] * 3
     arrays = samples.arrays()
-    assert set(arrays) == {"wall_ns", "cpu_ns", "process_ns", "nivcsw", "calls", "start_ns"}
+    assert set(arrays) == {"wall_ns", "cpu_ns", "process_ns", "nivcsw", "nvcsw", "calls", "start_ns"}
     assert {array.dtype for array in arrays.values()} == {np.dtype(np.int64)}
 
 

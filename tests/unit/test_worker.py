@@ -185,7 +185,7 @@ def test_a_good_launch_leaves_phases_metrics_samples_outputs_and_facts(lab: Lab)
 def test_samples_are_totals_with_the_number_of_calls_beside_them(lab: Lab) -> None:
     result = lab.measure()
     samples = tensors.load(lab.out / "samples.npz")
-    assert set(samples) == {"wall_ns", "cpu_ns", "process_ns", "nivcsw", "calls", "start_ns"}
+    assert set(samples) == {"wall_ns", "cpu_ns", "process_ns", "nivcsw", "nvcsw", "calls", "start_ns"}
     assert len(samples["wall_ns"]) == result.sampling["samples"] == 5
     assert (samples["calls"] == result.sampling["calls_per_sample"]).all()
     assert samples["calls"][0] > 1, "calls this short are batched"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from matrix.errors import UsageError
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from matrix.compare.comparison import Comparison
     from matrix.report.style import Style
 
-__all__ = ["FORMATS", "Options", "render"]
+__all__ = ["FILES", "FORMATS", "Options", "render", "write_all"]
 
 #: format -> what it is for; the module that makes it is named after it, where it is no data of ours
 FORMATS: dict[str, str] = {
@@ -25,6 +26,15 @@ FORMATS: dict[str, str] = {
     "github": "github-action-benchmark, customSmallerIsBetter: metrics of which less is better",
     "github-bigger": "github-action-benchmark, customBiggerIsBetter: metrics of which more is better",
     "bencher": "Bencher Metric Format",
+}
+
+#: what an A/B run leaves in its `reports/`, by format
+FILES: dict[str, str] = {
+    "table": "comparison.txt",
+    "markdown": "comparison.md",
+    "html": "comparison.html",
+    "junit": "comparison.junit.xml",
+    "json": "comparison.json",
 }
 
 _MODULES = {"json": "as_json", "github-bigger": "github"}
@@ -48,3 +58,15 @@ def render(
     bigger = {"better": "higher"} if report_format == "github-bigger" else {}
     text: str = module.render(comparison, catalog, options or Options(), **bigger)
     return text
+
+
+def write_all(run_dir: Path, comparison: Comparison, catalog: Catalog) -> list[Path]:
+    """Write `reports/comparison.*` of a run, each file whole or not at all. Raises StorageError."""
+    from matrix.store import durable
+
+    folder = run_dir / "reports"
+    with durable.storage(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for name, file in FILES.items():
+        durable.replace(folder / file, render(name, comparison, catalog, Options(all=name == "table")))
+    return [folder / file for file in FILES.values()]

@@ -13,7 +13,7 @@ import pytest
 from comparison_runs import Imported, paired, parity, record, samples, write_run
 
 from matrix.catalog import load
-from matrix.compare.collect import Count
+from matrix.compare.collected import Count
 from matrix.compare.comparison import Comparison
 from matrix.compare.findings import Finding
 from matrix.judge.rows import Instrument, Verdict, Word

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
-from comparison_runs import COLUMNS, Imported, cells, samples, verdicts
+from comparison_runs import COLUMNS, Imported, cells, samples, verdicts, write_csv
 
 
 @pytest.fixture
@@ -204,6 +205,24 @@ def test_without_common_blocks_nothing_is_decided(made: Imported) -> None:
     assert code == 0
     assert set(verdicts(answer).values()) == {"inconclusive"}
     assert all("not interleaved" in cell["reason"] for cell in cells(answer).values())
+
+
+def test_blocks_of_one_side_only_are_left_out_and_that_is_said(made: Imported) -> None:
+    rows = [row for row in samples() if (row["environment"], row["block"]) != ("new", 3)]
+    made.add(rows)
+    code, answer = made.compare("run:old", "run:new")
+    assert code == 0 and {cell["n"] for cell in cells(answer).values()} == {11}
+    assert answer["summary"]["warnings"] == [
+        "3 blocks in 3 rows are on one side only: they count for nothing"
+    ]
+
+
+def test_what_was_imported_is_said_as_json_too(made: Imported) -> None:
+    path = write_csv(made.folder / "x.csv", samples())
+    code, out, _ = made.run("import", str(path), "--name", "x", "--json")
+    answer = json.loads(out)
+    assert code == 0 and answer["samples"] == 72 and answer["environments"] == ["old", "new"]
+    assert answer["workloads"] == ["a", "b", "c"] and answer["metrics"] == ["latency_ms"]
 
 
 def test_two_runs_show_an_effect_and_no_verdict(made: Imported) -> None:
