@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from matrix.catalog.types import Catalog
 from matrix.compare import fail_on
-from matrix.compare.collect import Collected, Count, collect
+from matrix.compare.collect import collect
+from matrix.compare.collected import Collected, Count
 from matrix.compare.findings import Finding, of_verdict, worst_first
 from matrix.compare.native import Rules
 from matrix.compare.sides import Duel, Side

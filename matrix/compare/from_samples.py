@@ -1,0 +1,93 @@
+"""What two environments of imported samples hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matrix.compare import columns
+from matrix.compare.collected import Collected, Count
+from matrix.compare.native import Rules
+from matrix.compare.sides import Duel, Side
+from matrix.imported import records as imported_records
+from matrix.imported import samples
+from matrix.judge.rows import Layout, Row
+from matrix.records import AA, CONTROL, Cell
+from matrix.select import Selector
+from matrix_adapters.protocol import State
+
+
+def gather(duel: Duel, rules: Rules, select: Selector | None, found: Collected, *, prefix: str) -> None:
+    loaded = {side.run.folder: samples.load(side.run.folder) for side in (duel.base, duel.candidate)}
+    mine, other = (
+        _chosen(columns.of_environment(loaded[side.run.folder], side.environment), side, select)
+        for side in (duel.base, duel.candidate)
+    )
+    layout: Layout = "imported" if duel.one_run else "separate-runs"
+    made = list(
+        columns.rows(_without(mine, CONTROL), _without(other, CONTROL), rules, layout=layout, prefix=prefix)
+    )
+    found.rows += made
+    found.absent_is_missing = True
+    _say_unpaired(made, found)
+    if not duel.one_run:
+        found.settle |= {
+            row.workload: "samples of both sides in one file, with common block labels, would settle it"
+            for row in made
+        }
+    counts = [Count(cells=n, ok=n) for n in (_workloads(mine), _workloads(other))]
+    found.base, found.candidate = found.base + counts[0], found.candidate + counts[1]
+    found.unjudged += [
+        name for name in {**mine, **other} if rules.unjudged(name) and name not in found.unjudged
+    ]
+    if not duel.one_run:
+        return
+    found.control += columns.rows(_only(mine, CONTROL), _only(other, CONTROL), rules, layout=layout)
+    name, arm = samples.split_arm(duel.base.environment)
+    itself = f"{name}@{AA}"
+    if arm != AA and duel.candidate.environment != itself:
+        again = columns.of_environment(loaded[duel.base.run.folder], itself)
+        base = columns.of_environment(loaded[duel.base.run.folder], duel.base.environment)
+        common = {metric: base[metric] for metric in again if metric in base}
+        rows = columns.rows(_without(common, CONTROL), _without(again, CONTROL), rules, layout=layout)
+        found.aa += [row for row in rows if all(s.base and s.candidate for s in row.clocks.values())]
+
+
+def _say_unpaired(rows: Sequence[Row], found: Collected) -> None:
+    """Blocks that only one side has are no pairs; that they are left out is said."""
+    counts = [
+        len(sides.base.keys() ^ sides.candidate.keys())
+        for row in rows
+        if row.layout == "imported"
+        for sides in row.clocks.values()
+        if sides.base and sides.candidate
+    ]
+    touched = sum(count > 0 for count in counts)
+    if touched:
+        found.warnings.append(
+            f"{sum(counts):,} blocks in {touched:,} rows are on one side only: they count for nothing"
+        )
+
+
+def _chosen(found: columns.Columns, side: Side, select: Selector | None) -> columns.Columns:
+    if select is None:
+        return found
+    environment, arm = imported_records.environment_of(side.environment)
+    names = dict.fromkeys(name for workloads in found.values() for name in workloads)
+    wanted = set()
+    for name in names:
+        cell = Cell(environment=environment, workload=imported_records.workload_of(name), arm=arm)
+        if name == CONTROL or select({**cell.fields(), "state": State.OK.value}):
+            wanted.add(name)
+    return {metric: {w: v for w, v in of.items() if w in wanted} for metric, of in found.items()}
+
+
+def _without(found: columns.Columns, workload: str) -> columns.Columns:
+    return {metric: {w: v for w, v in of.items() if w != workload} for metric, of in found.items()}
+
+
+def _only(found: columns.Columns, workload: str) -> columns.Columns:
+    return {metric: {workload: of[workload]} for metric, of in found.items() if workload in of}
+
+
+def _workloads(found: columns.Columns) -> int:
+    return len({name for of in found.values() for name in of} - {CONTROL})
