@@ -23,10 +23,12 @@ Backend = Literal["docker", "venv", "host"]
 
 #: level and subject of the fixed workload that tells "the machine moved" from "the framework moved"
 CONTROL = "control"
-#: level of what was measured elsewhere and imported: only the environment's and the workload's names are known
+#: level of what was measured elsewhere and imported: only names of environment and workload are known
 IMPORTED = "imported"
 #: the arm of an environment that is measured against itself
 AA = "aa"
+#: the stage of a block that the machine spoiled, on whichever side: it was replaced and says nothing
+VOID = "void"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -209,7 +211,7 @@ class LaunchRecord(Model):
     block: int
     attempt: int = 1
     pair: str = ""  # of a live pair: its name, which is the candidate's (see `matrix.sweep.pairs`)
-    stage: str = ""  # of a live pair: "screen" or "confirm"
+    stage: str = ""  # of a live pair: "screen", "confirm" or "void"
     state: State
     reason: ReasonRecord | None = None
     phases: Mapping[str, float] = Field(default_factory=dict)

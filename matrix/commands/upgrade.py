@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Arguments of `matrix upgrade`."""
     parser.add_argument("framework", nargs="?", metavar="FRAMEWORK", help="a name of `matrix catalog`")
     parser.add_argument("old", nargs="?", metavar="OLD", help="the version that is in use: the base")
-    parser.add_argument("new", nargs="?", metavar="NEW", help="the version to be judged: the candidate")
+    parser.add_argument("new", nargs="*", metavar="NEW", help="the version to be judged, or several")
     for side, what in (("base", "the base"), ("candidate", "the candidate")):
         parser.add_argument(
             f"--{side}-with",
@@ -53,6 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     comparing.add_output_arguments(parser)
     parser.epilog = (
         "examples:\n  matrix upgrade onnxruntime 1.31.0 1.32.0\n"
+        "  matrix upgrade onnxruntime 1.29.0 1.30.0 1.31.0 1.32.0 --budget 1h\n"
         "  matrix upgrade onnxruntime 1.32.0 1.32.0 --candidate-with numpy=2.2.0 --budget 10m\n"
         "  matrix upgrade pytorch 2.12.0 2.13.0 -c mine.yaml --format github -o summary.md\n\n"
         "Both versions may be the same: then it says what could have been detected.\n\n"
@@ -108,13 +109,16 @@ def _asked(args: argparse.Namespace, catalog: Catalog) -> ab.Asked:
             "say what to compare: matrix upgrade FRAMEWORK OLD NEW, e.g. onnxruntime 1.31.0 1.32.0"
         )
     framework = ab.framework_of(args.framework, catalog)
-    for text in (args.old, args.new):
+    for text in (args.old, *args.new):
         if not _VERSION.fullmatch(text):
             raise UsageError(f"{text!r} is no version; write one like {framework.default_version}")
     return ab.Asked(
         framework=framework,
         base=ab.arm_of(args.old, args.base_with, framework, "--base-with"),
-        candidates=(ab.arm_of(args.new, args.candidate_with, framework, "--candidate-with"),),
+        candidates=tuple(
+            ab.arm_of(new, args.candidate_with, framework, "--candidate-with")
+            for new in dict.fromkeys(args.new)
+        ),
         config=args.config,
         select=args.select,
         backend=args.backend,

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from matrix.consolidate import reduce
-from matrix.records import LaunchRecord
+from matrix.records import VOID, LaunchRecord
 from matrix_adapters.protocol import State
 
 LATENCY, THROUGHPUT, CPU_TIME = "latency_ms", "throughput_items_s", "cpu_time_ms"
@@ -68,6 +68,8 @@ def measured(
         if launch.purpose == "memory" and launch.state is State.OK:
             memory = launch
         if launch.purpose != "measure" or (pair is not None and launch.pair != pair):
+            continue
+        if launch.stage == VOID:
             continue
         block = str(launch.block) if pair is not None or not launch.pair else f"{launch.pair}/{launch.block}"
         if launch.state is State.OK:

@@ -24,7 +24,7 @@ from matrix.errors import StorageError
 from matrix.execution.live import open_live as open_anywhere
 from matrix.judge import warmup
 from matrix.judge.rows import Stage
-from matrix.records import Cell, LaunchRecord
+from matrix.records import VOID, Cell, LaunchRecord
 from matrix.store.runs import StoredRun
 from matrix.sweep.launching import STALL_S, Job, Purpose
 from matrix.sweep.ledger import is_final
@@ -39,6 +39,10 @@ from matrix_adapters.protocol import SAMPLES_FILE, State
 
 #: how a pilot looks for the end of the warm-up
 PILOT = {"calls": 200, "seconds": 10.0}
+#: what the machine did to a block that says nothing of the framework; seen before the sides are compared
+SPOILERS = frozenset({"throttled", "stolen"})
+#: a machine that always does it is measured as it is, with a flag: of the blocks, how many are replaced
+MOST_VOID = 1 / 3
 #: the control and the base against itself have as many blocks as a screening takes at most
 SENTINEL_BLOCKS = 16
 
@@ -66,7 +70,8 @@ class _Known:
     pair: Pair
     sentinel: bool  # control, or the base against itself: measured beside the others, never waited for
     frozen: Frozen | None = None
-    blocks: int = 0
+    blocks: int = 0  # good and void ones: the number of the next
+    void: int = 0
     closed: bool = False
 
 
@@ -126,7 +131,7 @@ class PairSchedule:
         asked = [(known, found[known.pair]) for known in judged if known.pair in found]
         if not asked:
             return []
-        beside = [known for known in live if known.sentinel and known.blocks < SENTINEL_BLOCKS]
+        beside = [known for known in live if known.sentinel and known.blocks - known.void < SENTINEL_BLOCKS]
         return [*asked, *((known, Stage.SCREEN) for known in beside)]
 
     def _pilot(self, known: _Known) -> None:
@@ -141,6 +146,9 @@ class PairSchedule:
     def _block(self, known: _Known, stage: Stage) -> None:
         launch = _Launch("measure", known.blocks, stage.value)
         ended, scratch = self._run(known.pair, launch, known.frozen)
+        if _spoiled(ended) and known.void < MOST_VOID * (known.blocks + 1):
+            launch = dataclasses.replace(launch, stage=VOID)
+            known.void += 1
         if self._settle(known, ended, scratch, launch) or self._stages.stop.cancel.is_set():
             return
         for cell in (known.pair.base, known.pair.candidate):  # its container was taken away: once more
@@ -224,6 +232,7 @@ class PairSchedule:
             for launches in halves
         ]
         known.blocks = 1 + max(done[0] & done[1], default=-1)
+        known.void = sum(launch.stage == VOID for launch in halves[0])
         if not all(self._stages.ledger.may_run(cell) for cell in (pair.base, pair.candidate)):
             known.closed = True
         return known
@@ -256,6 +265,10 @@ class PairSchedule:
                 reason=record.reason.text if record and record.reason else "",
             )
         )
+
+
+def _spoiled(ended: Ended) -> bool:
+    return any(flag.code in SPOILERS for result in ended.results for flag in result.flags)
 
 
 def _freeze(ended: Ended, scratch: Sequence[Path]) -> Frozen:
