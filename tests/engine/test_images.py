@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -295,7 +296,7 @@ def test_the_command_lists_builds_and_prunes(
 @pytest.mark.real
 @pytest.mark.parametrize("name", ["onnxruntime", "pytorch", "tensorflow"])
 def test_a_cpu_image_holds_the_pinned_set_and_is_no_larger_than_base_and_virtualenv(
-    client: docker.DockerClient, name: str
+    client: docker.DockerClient, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from matrix import paths
     from matrix.environments.venv import VenvBackend
@@ -304,7 +305,13 @@ def test_a_cpu_image_holds_the_pinned_set_and_is_no_larger_than_base_and_virtual
     environment = Environment(
         framework=name, version=framework.version_for("cpu"), hardware="cpu", build="cpu"
     )
+    monkeypatch.setenv("TOKEN_OF_THE_INDEX", SECRET)
     image = ensure_image(client, framework, environment, home=paths.home(), options=OFFLINE)
+    again = ensure_image(client, framework, environment, home=paths.home(), options=OFFLINE)
+    assert again.reused
+    assert again.seconds < 0.2
+    told = json.dumps([client.images.get(image.id).attrs, client.images.get(image.id).history()])
+    assert [word for word in _private_words() if word in told] == []
     backend = VenvBackend(SHIPPED.frameworks, paths.home())
     try:
         built = backend.build(environment)
@@ -390,6 +397,16 @@ def test_buildkit_takes_the_same_dockerfiles(private: PrivateEngine, lab: Lab) -
         lab.client.containers.run(made.id, ["python", "-c", "import toy; print(toy.seed)"], remove=True)
         == b"kit\n"
     )
+
+
+def _private_words() -> list[str]:
+    """What this machine's pip, proxies and certificates are told, and a secret that we planted."""
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    values = [line.partition("=")[2].strip("'\"") for line in lines]
+    names = ("_PROXY", "_CERT_FILE", "_CA_BUNDLE", "INDEX_URL", "PIP_CERT")
+    values += [value for name, value in os.environ.items() if name.upper().endswith(names)]
+    return [SECRET, *(value for value in values if len(value) > 8)]
 
 
 def _no_container(client: docker.DockerClient) -> None:
