@@ -27,6 +27,8 @@ from matrix_adapters.protocol import (
 from matrix_adapters.words import Words
 
 LAYOUT = "live-pair"
+#: beside those of `clock.Samples`: which slice a sample was taken in, and a pilot's warm-up call by call
+ARRAYS = ("slice", "warmup_ns")
 #: a turn of the other half is shorter; after that much silence the heartbeat says "parked", and then
 #: every ten seconds that there is life
 PARKED_AFTER_S, PARKED_BEAT_S = 1.0, 10.0
@@ -75,10 +77,8 @@ def measure_in_turns(adapter: Adapter, task: Task, launch: Launch, words: Words 
         "unasked": unasked,
     }
     launch.absent["energy_j_per_item"] = "both halves of a live pair share the counter"
-    arrays = {**samples.arrays(), "slice": numbers}
-    if options.pilot is not None:
-        arrays["warmup_ns"] = warmup.ns
-    tensors.save(launch.out_dir / SAMPLES_FILE, arrays)
+    more = (numbers,) if options.pilot is None else (numbers, warmup.ns)
+    tensors.save(launch.out_dir / SAMPLES_FILE, samples.arrays() | dict(zip(ARRAYS, more, strict=False)))
     launch.flags += checks.slice_flags(samples.only(kept), numbers[kept])
     steps.end(begun, tensors.host_copy(turns.outputs), task, launch)
 

@@ -20,6 +20,7 @@ from matrix.select import FIELDS
 from matrix.store.formats import ArtefactAttempt, EnvironmentAttempt, RunHeader, Session
 from matrix_adapters.clock import Samples
 from matrix_adapters.protocol import TaskKind
+from matrix_adapters.slices import ARRAYS
 
 STARTED = ROOT / "docs" / "getting-started.md"
 CONFIGURATION = ROOT / "docs" / "configuration.md"
@@ -83,7 +84,7 @@ def test_every_key_of_a_model_of_ones_own_is_documented() -> None:
         ("`cells.jsonl`", Record.model_fields),
         ("Metric values", MetricValue.model_fields),
         ("Parity", Parity.model_fields),
-        ("Samples", Samples.__dataclass_fields__),
+        ("Samples", [*Samples.__dataclass_fields__, *ARRAYS]),
     ],
 )
 def test_the_run_folder_is_documented_field_by_field(heading: str, fields: Iterable[str]) -> None:
@@ -96,7 +97,11 @@ def test_every_report_file_is_documented() -> None:
 
 def test_every_kind_of_launch_is_explained() -> None:
     text = (ROOT / "docs" / "add-a-framework.md").read_text(encoding="utf-8")
-    assert [kind.value for kind in (TaskKind.MEASURE, TaskKind.MEMORY) if f"`{kind.value}`" not in text] == []
+    assert [
+        kind.value
+        for kind in (TaskKind.MEASURE, TaskKind.MEMORY, TaskKind.SLICES)
+        if f"`{kind.value}`" not in text
+    ] == []
 
 
 def test_every_session_of_nox_is_documented() -> None:
