@@ -18,17 +18,20 @@ from typing import Any
 import numpy as np
 
 from matrix import catalog as shipped
+from matrix.arms import Arm, ab_plan
 from matrix.catalog.types import Build, Catalog, Framework, Hardware, HardwareSupport, ModelEntry
 from matrix.config.sweep import FrameworkChoice, MeasureChoice, SweepConfig
 from matrix.consolidate.stored import records_of
 from matrix.environments.base import BuildFailed
+from matrix.estimate import Estimate
 from matrix.execution.dispatch import run_task as run_anywhere
+from matrix.plan import Plan
 from matrix.records import Cell, Environment, Workload
 from matrix.store.runs import RunStore, StoredRun
 from matrix.sweep.launching import RunTask
 from matrix.sweep.observer import Observer
 from matrix.sweep.outcome import SweepOutcome
-from matrix.sweep.run import run_sweep
+from matrix.sweep.run import Schedule, run_sweep
 from matrix.sweep.session import new_header
 from matrix_adapters import protocol
 from matrix_adapters.protocol import Flag, ModelSpec, Reason, State
@@ -235,6 +238,14 @@ class ToySweep:
             for version in versions
         )
         self.backend = ToyBackend(self.bundle)
+        self.comparison: Mapping[str, Any] = {}
+
+    def compare(self, old: str, new: str) -> None:
+        """Make it an A/B run of two versions: both arms of every cell, and what belongs to them."""
+        environments = tuple(dict.fromkeys(cell.environment for cell in self.cells))
+        plan = Plan(sweep="toy", cells=self.cells, models={}, environments=environments, estimate=Estimate())
+        arms = ab_plan(plan, Arm(version=old), [Arm(version=new)], seed=self.config.seed)
+        self.cells, self.comparison = arms.cells, arms.comparison
 
     @classmethod
     def described_in(cls, folder: Path) -> ToySweep:
@@ -245,7 +256,7 @@ class ToySweep:
     def new_store(self) -> RunStore:
         header = new_header(
             self.config, backend="host", backend_why="a test asked for it", machine={"cpu": "toy"}
-        )
+        ).model_copy(update={"comparison": self.comparison})
         return RunStore.create(self.results, header, self.cells)
 
     def run(
@@ -256,6 +267,7 @@ class ToySweep:
         budget_s: float | None = None,
         run_task: RunTask = run_anywhere,
         preparer: Any = None,
+        schedule: Schedule | None = None,
     ) -> SweepOutcome:
         with store or self.new_store() as open_store:
             return run_sweep(
@@ -267,6 +279,7 @@ class ToySweep:
                 observer=observer,
                 budget_s=budget_s,
                 run_task=run_task,
+                schedule=schedule,
             )
 
     def resume(self, **options: Any) -> SweepOutcome:

@@ -122,7 +122,15 @@ def changes(before: tuple[str, ...], after: tuple[str, ...]) -> tuple[str, ...]:
 
 def folder_size(folder: Path) -> int:
     """Bytes that the files below `folder` take on the disk; links are not followed."""
-    total = 0
+    return sum(getattr(status, "st_blocks", 0) * 512 or status.st_size for _, status in _files_below(folder))
+
+
+def content_size(folder: Path) -> int:
+    """Bytes in the files below `folder`, without bytecode: equal installations have more or less of it."""
+    return sum(status.st_size for name, status in _files_below(folder) if not name.endswith(BYTECODE))
+
+
+def _files_below(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
     pending = [os.fspath(folder)]
     while pending:
         with os.scandir(pending.pop()) as entries:
@@ -130,9 +138,7 @@ def folder_size(folder: Path) -> int:
                 if entry.is_dir(follow_symlinks=False):
                     pending.append(entry.path)
                 else:
-                    status = entry.stat(follow_symlinks=False)
-                    total += getattr(status, "st_blocks", 0) * 512 or status.st_size
-    return total
+                    yield entry.name, entry.stat(follow_symlinks=False)
 
 
 def _installed(folders: tuple[Path, ...]) -> Iterator[Distribution]:

@@ -27,7 +27,8 @@ class Ready:
     build: str
     python: str  # e.g. "3.11.7"
     lock: tuple[str, ...]
-    size_bytes: int
+    size_bytes: int  # that it takes on the disk
+    content_bytes: int | None = None  # of its files, without bytecode: equal for equal installations
     flags: tuple[Flag, ...]
     notes: tuple[str, ...]
     built: str  # UTC, ISO 8601
@@ -69,6 +70,7 @@ def write(recipe: Recipe, folder: Path, *, notes: list[str], seconds: float) -> 
         python=recipe.interpreter.version,
         lock=lock,
         size_bytes=installed.folder_size(folder),
+        content_bytes=installed.content_size(folder),
         flags=tuple(_flags(recipe, lock, last)),
         notes=tuple(notes),
         built=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -114,7 +114,7 @@ class VenvBackend:
             worker_path=worker_path,
             variables=variables,
             lock=marker.lock,
-            size_bytes=marker.size_bytes,
+            size_bytes=marker.content_bytes or installed.content_size(target),
             flags=marker.flags,
             notes=marker.notes,
             seconds=time.monotonic() - started,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from matrix import paths
-from matrix.environments import clean, locks
+from matrix.environments import clean, installed, locks
 from matrix.environments.bundle import Bundle, adapters_source
 from matrix.environments.ready import READY_FILE, Ready
 from matrix.errors import UsageError
@@ -193,3 +193,14 @@ def test_results_lie_in_the_checkout_or_the_current_folder(
     assert paths.results_dir() == tmp_path / "results"
     assert paths.results_dir("runs") == tmp_path / "runs"
     assert not (tmp_path / "results").exists()
+
+
+def test_the_size_that_is_compared_does_not_depend_on_what_was_run_in_it(tmp_path: Path) -> None:
+    (tmp_path / "package" / "__pycache__").mkdir(parents=True)
+    (tmp_path / "package" / "module.py").write_bytes(b"x" * 1000)
+    (tmp_path / "package" / "link").symlink_to(tmp_path / "package" / "module.py")
+    before, link = installed.content_size(tmp_path), len(str(tmp_path / "package" / "module.py"))
+    assert before == 1000 + link
+    (tmp_path / "package" / "__pycache__" / "module.cpython-311.pyc").write_bytes(b"x" * 50_000)
+    assert installed.content_size(tmp_path) == before
+    assert installed.folder_size(tmp_path) > 50_000
