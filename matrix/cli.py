@@ -40,8 +40,9 @@ COMMANDS = {
 _MODULES = {"import": "import_samples"}
 
 EXIT_CODES = """\
-exit codes: 0 all well; 1 a cell ended badly, or a required one is not ok; 2 wrong usage or
-configuration, nothing was run; 3 the run could not be completed; 130 interrupted, resumable"""
+exit codes: 0 all well; 1 a cell ended badly, a required one is not ok, or a comparison says a word of
+--fail-on; 2 wrong usage or configuration, nothing was run; 3 the run could not be completed; 130
+interrupted, resumable"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

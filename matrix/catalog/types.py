@@ -344,7 +344,7 @@ class Metric(Entry):
     quantile: Annotated[float, Field(gt=0, lt=1)] | None = None
     min_samples: Count = 1
     margin: Annotated[float, Field(gt=0, lt=1)] | None = None  # smallest change that matters, a fraction
-    least: Annotated[float, Field(gt=0)] | None = None  # the same in `unit`: less is nothing, whatever the share
+    least: Annotated[float, Field(gt=0)] | None = None  # the same in `unit`: less is always nothing
     ranked: bool = False  # the best of a row is marked across frameworks
     derived: str = ""  # from what, in words; empty where it was measured
     levels: list[str] = []  # where it exists; empty: everywhere
