@@ -13,7 +13,7 @@ from matrix.compare.collected import Collected, Count
 from matrix.compare.findings import PARITY
 from matrix.compare.native import Bout, Rules
 from matrix.compare.sides import Duel, Side
-from matrix.compare.states import parity_finding, state_finding
+from matrix.compare.states import parity_finding, state_finding, unmeasured_finding
 from matrix.consolidate import contract
 from matrix.consolidate.stored import records_of
 from matrix.judge.rows import Layout, Row
@@ -71,6 +71,8 @@ def gather(
             found.findings.append(parity)
         made = _rows(labelled, duel, rules, names, not_comparable=moved)
         found.rows += made
+        if couple.both_ok and not made:
+            found.findings.append(unmeasured_finding(labelled))
         if any(row.layout == "separate-runs" for row in made):
             found.settle[labelled.label] = settle
     for couple in control:

@@ -54,6 +54,19 @@ def state_finding(couple: Couple) -> Finding | None:
     )
 
 
+def unmeasured_finding(couple: Couple) -> Finding:
+    """Both sides work, and there is no number of either: stopped before, or what is asked for has none."""
+    return Finding(
+        workload=couple.label,
+        metric=STATE,
+        verdict=Word.INCONCLUSIVE,
+        reason="ok on both sides, but nothing was measured of what is judged",
+        base=State.OK.value,
+        candidate=State.OK.value,
+        kind="state",
+    )
+
+
 def parity_finding(couple: Couple, tolerances: Tolerances) -> Finding | None:
     """The numerics of a workload that is ok on both sides; None where neither was checked.
 

@@ -52,9 +52,8 @@ class Evidence:
         """The launches without which a cell is not done. `last` holds those that there are."""
         if not self.pairs:
             return slots(self.blocks)
-        pilots = tuple(slot for slot in last if slot[0] == "pilot")
-        blocks = tuple(slot for slot in last if slot[0] == "measure")
-        return (*(pilots or (("pilot", 0, ""),)), *(blocks or (("measure", 0, ""),)))
+        # A pilot checks the outputs; how many blocks follow depends on the other side as well.
+        return tuple(last) if any(slot[0] == "pilot" for slot in last) else (("pilot", 0, ""), *last)
 
     def artefact(self, cell: Cell) -> ArtefactAttempt | None:
         """The weights, inputs and reference that a cell shares with its row."""

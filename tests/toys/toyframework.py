@@ -30,7 +30,7 @@ from tiny_wheels import make_wheel
 from matrix_adapters.protocol import content_hash
 
 #: products of two 128 x 128 matrices in one call; `medium` takes 20 ms and more on cores of today
-COUNTS = {"short": 40, "medium": 500, "long": 1000}
+COUNTS = {"tiny": 10, "short": 40, "medium": 500, "long": 1000}
 SIDE = 128
 
 Plan = Mapping[str, tuple[str, float]]

@@ -203,3 +203,27 @@ def test_a_spent_budget_begins_nothing_more_and_a_resumed_run_goes_on(tmp_path: 
 
 def test_the_share_of_blocks_that_may_be_void_is_a_third() -> None:
     assert pytest.approx(1 / 3) == pairs.MOST_VOID
+
+
+def test_wrong_outputs_of_a_pilot_are_the_state_and_nothing_more_is_measured(tmp_path: Path) -> None:
+    sweep = ab(tmp_path, models=["wrong"])
+    sweep.run(schedule=PairSchedule(until(2)))
+    states = {(r.environment.name, r.workload.subject): r.state for r in records_of(sweep.stored())}
+    assert states[BASE, "wrong"] is states[NEW, "wrong"] is State.INCORRECT
+    assert not halves(sweep, NEW, "wrong")
+
+
+def test_the_side_that_works_is_ok_though_its_partner_failed_before_anything_was_timed(
+    tmp_path: Path,
+) -> None:
+    sweep = ab(tmp_path)
+    broken = Result(state=State.FAILED, reason=Reason(code="raised", text="planted"))
+    candidate = {1}  # of the first pair that is started, whichever it is
+
+    def change(number: int, result: Result) -> Result:
+        return broken if number in candidate else result
+
+    sweep.run(schedule=PairSchedule(until(1), open_live=meddling(change)))
+    states = [record.state for record in records_of(sweep.stored())]
+    assert states.count(State.FAILED) == 1
+    assert states.count(State.OK) == len(states) - 1
