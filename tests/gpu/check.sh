@@ -5,7 +5,8 @@
 #
 # PYTHON (default: python3) already holds PyTorch; nothing is installed into it: a virtualenv in FOLDER
 # (default: gpu-check) sees its packages and gets what the host side needs, from your index, or without any
-# from a folder of wheels: WHEELS=folder. FOLDER/summary.md and summary.json hold the table.
+# from a folder of wheels: WHEELS=folder (`pip wheel -w folder . hatchling editables` elsewhere).
+# FOLDER/summary.md and summary.json hold the table.
 #
 # Exit codes: 0 every check passed; 1 one failed; 3 something could not be checked here (no GPU, no
 # package), which the table says with the reason; 2 PYTHON has no PyTorch, or the host side cannot be installed.

@@ -213,7 +213,7 @@ def test_wrong_outputs_of_a_pilot_are_the_state_and_nothing_more_is_measured(tmp
     assert not halves(sweep, NEW, "wrong")
 
 
-def test_the_side_that_works_is_ok_though_its_partner_failed_before_anything_was_timed(
+def test_the_side_that_works_is_ok_though_its_partner_failed_before_it_was_timed(
     tmp_path: Path,
 ) -> None:
     sweep = ab(tmp_path)
