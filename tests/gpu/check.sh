@@ -10,7 +10,8 @@
 #
 # Exit codes: 0 every check passed; 1 one failed; 3 something could not be checked here (no GPU, no
 # package), which the table says with the reason; 2 PYTHON has no PyTorch, or the host side cannot be installed.
-# MODELS=lstm,dlrm takes a part. DEVICE=cpu goes through the same checks without a GPU, as far as they go: that is how they are tested.
+# MODELS=lstm,dlrm takes a part. DEVICE=cpu goes through the same checks without a GPU, as far as they
+# go: that is how they are tested.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=${1:-python3}
