@@ -153,8 +153,9 @@ class _Measuring:
         return answered.model_copy(update={"unfinished": spent})
 
     def _store(self, state: State, candidate: Candidate) -> tuple[SweepConfig, RunStore, Backend]:
-        if candidate.label in state.running:
-            return ab.again(self._results / state.running[candidate.label], self._catalog)
+        begun_run = self._results / state.running.get(candidate.label, "")
+        if candidate.label in state.running and begun_run.is_dir():  # else somebody removed it
+            return ab.again(begun_run, self._catalog)
         asked = ab.Asked(
             framework=self._framework,
             base=_arm(state.versions[0].candidate, state),

@@ -113,9 +113,10 @@ class PairSchedule:
     def _rounds(self) -> None:
         number = 1 + max((known.blocks for known in self._pairs), default=0)
         while wanted := self._wanted():
+            still_open = sum(not known.sentinel for known, _ in wanted)
             for done, (known, stage) in enumerate(self._shuffled(wanted)):
                 if not known.closed:
-                    self._show(f"round {number}", known.pair, done, len(wanted))
+                    self._show(f"round {number}, {still_open} open", known.pair, done, len(wanted))
                     self._block(known, stage)
             number += 1
 
