@@ -10,17 +10,24 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from toys.toyframework import Toys, build
+from toys.toyframework import Toys, build, forget
 
 pytestmark = pytest.mark.real
 
 SLOW = {"short": ("spin", 0.6)}
 VERSIONS = [f"1.{number}" for number in range(6)]
 FOLLOW = ("--cell", "short", "--metric", "cpu_time_ms", "--margin", "cpu_time_ms=0.2", "--backend", "venv")
+
+
+@pytest.fixture(autouse=True)
+def _tidy() -> Iterator[None]:
+    yield
+    forget()
 
 
 def command(toys: Toys, folder: Path, *arguments: str) -> list[str]:

@@ -27,6 +27,8 @@ from pathlib import Path
 from onnx_graphs import model, node, value, write
 from tiny_wheels import make_wheel
 
+from matrix import paths
+from matrix.environments import clean
 from matrix_adapters.protocol import content_hash
 
 #: products of two 128 x 128 matrices in one call; `medium` takes 20 ms and more on cores of today
@@ -245,6 +247,11 @@ def build(
         },
     )
     return Toys(links=links, site=site)
+
+
+def forget() -> None:
+    """Remove the environments of all toy versions from the cache: each test makes its own, used once."""
+    clean.remove(clean.choose(clean.contents(paths.home()), framework="toyframe"))
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
