@@ -51,5 +51,5 @@ def execute(args: argparse.Namespace) -> int:
             sys.stdout.reconfigure(encoding="utf-8")
         print(as_json(found, entry), end="")
     else:
-        print(table(found, entry, Style.detect(sys.stdout)), end="")
+        print(table(found, entry, Style.detect(sys.stdout), selected=select is not None), end="")
     return ExitCode.OK

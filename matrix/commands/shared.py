@@ -50,12 +50,17 @@ def add_results_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def write_output(target: Path, text: str) -> None:
-    """Write what `-o` asked for, whole or not at all. Raises UsageError, StorageError."""
+def check_output(target: Path) -> None:
+    """Whether `-o` names what can be written, known before the work is done. Raises UsageError."""
     if target.is_dir():
         raise UsageError(f"-o {target} is a folder: name a file in it")
     if not target.parent.is_dir():
         raise UsageError(f"-o {target}: there is no folder {target.parent}")
+
+
+def write_output(target: Path, text: str) -> None:
+    """Write what `-o` asked for, whole or not at all. Raises UsageError, StorageError."""
+    check_output(target)
     if target.exists() and not target.is_file():  # /dev/stdout, a pipe: written to, never replaced
         with durable.storage(target):
             target.write_text(text, encoding="utf-8")

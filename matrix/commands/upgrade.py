@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -66,6 +67,8 @@ def execute(args: argparse.Namespace) -> int:
     catalog = shared.load_catalog()
     words = fail_on.parse(args.fail_on)  # before anything is measured: a wrong word costs nothing
     margins, metrics = comparing.margins_of(args.margin, catalog), comparing.metrics_of(args.metric, catalog)
+    if args.output:
+        shared.check_output(paths.given(args.output, "-o"))
     outcome = _measured(args, catalog, margins, metrics)
     if outcome.resume_command:
         how = outcome.outcome.replace("_", " ")
@@ -131,7 +134,8 @@ def _asked(args: argparse.Namespace, catalog: Catalog) -> ab.Asked:
 
 def _nothing_but_resume(args: argparse.Namespace) -> None:
     given = args.framework or args.select or args.config != shared.DEFAULT_SWEEP or args.name
-    if given or args.seed is not None or args.base_with or args.candidate_with or args.as_of:
+    given = given or args.seed is not None or args.base_with or args.candidate_with or args.as_of
+    if given or args.backend != "auto":
         raise UsageError(
             "--resume goes on with an upgrade as it was planned: give it a run and a --budget only"
         )
@@ -139,5 +143,5 @@ def _nothing_but_resume(args: argparse.Namespace) -> None:
 
 def _resume(outcome: SweepOutcome) -> str:
     results: Path = outcome.folder.parent
-    more = "" if results == paths.results_dir() else f" --results {results}"
+    more = "" if results == paths.results_dir() else f" --results {shlex.quote(str(results))}"
     return f"matrix upgrade --resume {outcome.run}{more}"

@@ -13,20 +13,31 @@ from matrix_adapters.protocol import State
 MISSING, NOTHING = "missing", "none"
 DEFAULT = "regressed,incorrect,missing"
 
-WORDS = (*(word.value for word in Word), *(state.value for state in State), MISSING)
+#: a cell that is ok is no reason to fail, so that "ok" is no word
+WORDS = (
+    *(word.value for word in Word),
+    *(state.value for state in State if state is not State.OK),
+    MISSING,
+)
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """The words of a comma-separated list; `none` is none of them. Raises UsageError.
+    """The words of a comma-separated list; `none`, alone, is none of them. Raises UsageError.
 
-    Words of two parts may be written with a space, a hyphen or an underscore.
+    Words of two parts may be written with a space, a hyphen or an underscore. An empty list is
+    a mistake (a variable that was never set), and must not open a gate.
     """
     known = {_folded(word): word for word in WORDS}
+    parts = [part for part in text.split(",") if _folded(part)]
+    if not parts:
+        raise UsageError(f"--fail-on {text!r} names nothing; write {NOTHING} to never fail")
+    if any(_folded(part) == NOTHING for part in parts):
+        if len(parts) > 1:
+            raise UsageError(f"--fail-on {text!r}: {NOTHING} goes with no other word")
+        return ()
     found: list[str] = []
-    for part in text.split(","):
+    for part in parts:
         word = _folded(part)
-        if not word or word == NOTHING:
-            continue
         if word not in known:
             hint = did_you_mean(part.strip(), [word.replace(" ", "_") for word in WORDS])
             raise UsageError(

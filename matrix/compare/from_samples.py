@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from matrix.compare import columns
@@ -41,7 +42,7 @@ def gather(duel: Duel, rules: Rules, select: Selector | None, found: Collected, 
     ]
     if not duel.one_run:
         return
-    found.control += columns.rows(_only(mine, CONTROL), _only(other, CONTROL), rules, layout=layout)
+    _control(mine, other, rules, found)
     name, arm = samples.split_arm(duel.base.environment)
     itself = f"{name}@{AA}"
     if arm != AA and duel.candidate.environment != itself:
@@ -63,9 +64,21 @@ def _say_unpaired(rows: Sequence[Row], found: Collected) -> None:
     ]
     touched = sum(count > 0 for count in counts)
     if touched:
-        found.warnings.append(
-            f"{sum(counts):,} blocks in {touched:,} rows are on one side only: they count for nothing"
-        )
+        total = sum(counts)
+        blocks = "1 block" if total == 1 else f"{total:,} blocks"
+        where = "1 row" if touched == 1 else f"{touched:,} rows"
+        told = "is on one side only: it counts" if total == 1 else "are on one side only: they count"
+        found.warnings.append(f"{blocks} in {where} {told} for nothing")
+
+
+def _control(base: columns.Columns, candidate: columns.Columns, rules: Rules, found: Collected) -> None:
+    """What tells whether the machine moved: times of the control, whatever metrics were asked for."""
+    sides = _only(base, CONTROL), _only(candidate, CONTROL)
+    made = columns.rows(*sides, dataclasses.replace(rules, metrics=()), layout="imported")
+    found.control += [row for row in made if row.timing]
+    for name, mine, other in (("base", *sides), ("candidate", sides[1], sides[0])):
+        if mine and not other:
+            found.warnings.append(f"only the {name} has the control: nobody knows whether the machine moved")
 
 
 def _chosen(found: columns.Columns, side: Side, select: Selector | None) -> columns.Columns:

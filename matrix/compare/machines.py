@@ -16,6 +16,8 @@ _TOLD = (
     ("cpu_flags", "instruction sets"),
 )
 
+_SEVERAL = ("usable_threads", "limits", "cpu_flags")
+
 
 def difference(base: Mapping[str, Any], candidate: Mapping[str, Any]) -> str:
     """As in "CPU differs: A, B"; empty for one machine, or where nothing is known of either."""
@@ -25,9 +27,8 @@ def difference(base: Mapping[str, Any], candidate: Mapping[str, Any]) -> str:
     for field, name in _TOLD:
         a, b = base.get(field), candidate.get(field)
         if a != b and a is not None and b is not None:
-            if field == "cpu_flags":
-                return f"{name} differ: {_only(a, b)}"
-            return f"{name} differs: {_short(a)}, {_short(b)}"
+            told = _only(a, b) if field == "cpu_flags" else f"{_short(a)}, {_short(b)}"
+            return f"{name} {'differ' if field in _SEVERAL else 'differs'}: {told}"
     return f"machine differs: {describe(base)}, {describe(candidate)}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from matrix.records import AA
 from matrix.store.names import HEADER_FILE, find_run_and_environment
 from matrix.store.runs import StoredRun
 from matrix.strict_yaml.located import did_you_mean
+
+#: environments that a message lists
+_MOST_NAMED = 20
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,7 +85,7 @@ def duels(results: Path, base: str, candidate: str | None) -> tuple[Duel, ...]:
         if duel.one_run and duel.base.environment == duel.candidate.environment:
             raise UsageError(
                 f"{duel.base.label} is compared with itself: name two environments; it has "
-                f"{', '.join(environments(mine[0]))}"
+                f"{_several(environments(mine[0]))}"
             )
         if duel.base.is_imported != duel.candidate.is_imported:
             raise UsageError(
@@ -99,7 +103,7 @@ def _typed(results: Path, text: str) -> tuple[StoredRun, str]:
         known = environments(run)
         if environment not in known:
             hint = did_you_mean(environment, known)
-            raise UsageError(f"{text}: the run has no such environment{hint}; it has {', '.join(known)}")
+            raise UsageError(f"{text}: the run has no such environment{hint}; it has {_several(known)}")
     return run, environment
 
 
@@ -108,10 +112,11 @@ def _of_ab_run(run: StoredRun, environment: str) -> tuple[Duel, ...]:
     comparison = run.header.comparison
     if not comparison or environment:
         known = environments(run)
-        example = " ".join(f"{run.header.name or run.id}:{name}" for name in known[:2])
+        pair = _without_arms(known)[:2]
+        example = shlex.join(f"{run.header.name or run.id}:{name}" for name in pair)
         raise UsageError(
             f"{run.id} is no A/B run: say what to compare with, BASE and CANDIDATE; "
-            f"it has {', '.join(known)}" + (f" (matrix compare {example})" if len(known) > 1 else "")
+            f"it has {_several(known)}" + (f" (matrix compare {example})" if len(pair) > 1 else "")
         )
     try:
         candidates = comparison["candidates"]
@@ -143,12 +148,18 @@ def _matched(mine: tuple[StoredRun, str], other: tuple[StoredRun, str]) -> list[
         found += _of_one_kind(mine[0], rest[0], other[0], rest[1])
     if not found:
         raise UsageError(
-            f"which environments? BASE has {', '.join(left)}; CANDIDATE has {', '.join(right)}: "
+            f"which environments? BASE has {_several(left)}; CANDIDATE has {_several(right)}: "
             "write RUN:ENVIRONMENT"
         )
     taken = {name for _, name in found}
     gone = [(name, "") for name in left if name not in dict(found)]
     return [*found, *gone, *(("", name) for name in right if name not in taken)]
+
+
+def _several(names: Sequence[str]) -> str:
+    """A list that a reader can take in."""
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _without_arms(names: Sequence[str]) -> list[str]:

@@ -114,7 +114,7 @@ def _withhold_timing(
     instrument = dataclasses.replace(
         report.instrument,
         common_shift=None if shift is None else fraction(shift),
-        problems=(text, *(p for p in report.instrument.problems if p != text)),
+        problems=(text, *(p for p in report.instrument.problems if p != _moved_by(moved))),
     )
     return Judged(verdicts=tuple(kept), instrument=instrument)
 
@@ -165,4 +165,8 @@ def _control_moved(
     if not material[k]:
         return None, interval, ""
     delta = float(tested.delta[k])
-    return delta, interval, f"the control, a fixed workload, moved by {reasons.percent(delta)}"
+    return delta, interval, _moved_by(delta)
+
+
+def _moved_by(delta: float) -> str:
+    return f"the control, a fixed workload, moved by {reasons.percent(delta)}"

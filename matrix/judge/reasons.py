@@ -15,8 +15,14 @@ def size(log_ratio: float) -> str:
     return f"{100 * _expm1(abs(log_ratio)):.3g} %"
 
 
+#: nobody measures more
+_MOST_BLOCKS = 100_000
+
+
 def more(blocks: int, seconds: float | None) -> str:
     """What would probably settle it."""
+    if blocks > _MOST_BLOCKS:
+        return f"more than {_MOST_BLOCKS:,} more blocks would be needed: only a wider margin would settle it"
     many = f"{blocks:,} more block" + ("" if blocks == 1 else "s")
     return f"about {many}" + (f" ({duration(seconds)})" if seconds is not None else "") + " would settle it"
 
@@ -47,7 +53,8 @@ def undecided(low: float, high: float, margin: float) -> str:
 def unconfirmed(screened: float, confirmed: float | None, blocks: int) -> str:
     """A suspect whose confirming blocks say otherwise, or are not there."""
     if confirmed is None:
-        had = "no confirming blocks" if blocks == 0 else f"only {blocks} confirming blocks"
+        had = {0: "no confirming blocks", 1: "only 1 confirming block"}.get(blocks)
+        had = had or f"only {blocks} confirming blocks"
         return f"suspect of {percent(screened)}, not confirmed: {had}"
     return f"suspect of {percent(screened)}, not confirmed: {percent(confirmed)} in {blocks} fresh blocks"
 

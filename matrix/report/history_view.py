@@ -23,10 +23,10 @@ _MOST = 40
 _FLAT = 0.02
 
 
-def table(history: History, metric: Metric, style: Style) -> str:
-    """One line a series, the ones with steps first."""
+def table(history: History, metric: Metric, style: Style, *, selected: bool = False) -> str:
+    """One line a series, the ones with steps first. `selected`: not all cells were asked for."""
     if not history.series:
-        return f"no stored run has a value of {metric.id}\n"
+        return f"no stored run has a value of {metric.id}{' in the cells chosen' if selected else ''}\n"
     ordered = sorted(history.series, key=lambda series: not series.steps)
     lines = [_line(series, metric, style) for series in ordered]
     heads = ["workload", "environment", "runs", "first", "last", "trend", "steps"]
@@ -38,7 +38,9 @@ def table(history: History, metric: Metric, style: Style) -> str:
         disable_numparse=True,
     )
     better = "less" if metric.better == "lower" else "more"
-    said = [f"{metric.title}, {better} is better; {_count(history.runs, 'run')} of one machine"]
+    said = [f"{metric.title}, {better} is better; {_count(history.runs, 'run')}"]
+    if history.machine:
+        said[0] += " of one machine"
     if history.left_out:
         said.append(f"{_count(history.left_out, 'run')} of other machines left out")
     said.append("a step is a hint to look: `matrix compare` judges")

@@ -51,7 +51,7 @@ def render(comparison: Comparison, catalog: Catalog, options: Options) -> str:
 
 
 def _fails(finding: Finding, comparison: Comparison) -> bool:
-    if finding.verdict is Word.REGRESSED and not finding.derived:
+    if finding.missing or (finding.verdict is Word.REGRESSED and not finding.derived):
         return True
     return bool(fail_on.occurring([finding], comparison.fail_on))
 

@@ -95,11 +95,11 @@ def fraction(value: float) -> str:
 def headline(comparison: Comparison) -> list[str]:
     """What everybody wants to know first, in at most five sentences."""
     counts = comparison.counts()
-    said = [", ".join(f"{n} {word.value}" for word, n in counts.items()) or "nothing could be compared"]
+    said = [", ".join(f"{n:,} {word.value}" for word, n in counts.items()) or "nothing could be compared"]
     said[0] = f"{said[0]}."
     said += [f"{problem}." for problem in comparison.instrument.problems]
     for mean in comparison.means:
-        rows = f"the {mean.rows} workloads" if mean.rows > 1 else "the one workload"
+        rows = f"the {mean.rows:,} workloads" if mean.rows > 1 else "the one workload"
         ratio = f"x{number(mean.ratio, 4)}"
         said.append(
             f"Geometric mean of the latency's ratio, over {rows} with a value on both sides: {ratio}."
@@ -107,8 +107,8 @@ def headline(comparison: Comparison) -> list[str]:
     base, candidate = comparison.base, comparison.candidate
     if (base.ok, candidate.ok) != (base.cells, candidate.cells) or base.cells != candidate.cells:
         said.append(
-            f"Cells that are ok: {base.ok} of {base.cells} in the base, "
-            f"{candidate.ok} of {candidate.cells} in the candidate."
+            f"Cells that are ok: {base.ok:,} of {base.cells:,} in the base, "
+            f"{candidate.ok:,} of {candidate.cells:,} in the candidate."
         )
     return said
 
@@ -126,8 +126,8 @@ def instrument(comparison: Comparison) -> list[str]:
         )
     found = comparison.instrument
     if found.aa_rows:
-        rows = f"{found.aa_rows} row{'' if found.aa_rows == 1 else 's'}"
-        text = f"Baseline against itself: {found.aa_alarms} of {rows} would have been called changed"
+        rows = f"{found.aa_rows:,} row{'' if found.aa_rows == 1 else 's'}"
+        text = f"Baseline against itself: {found.aa_alarms:,} of {rows} would have been called changed"
         if found.aa_variance is not None:
             text += f"; variance {found.aa_variance:.2f} of what is expected (1.00)"
         said.append(f"{text}.")

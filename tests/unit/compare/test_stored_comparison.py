@@ -419,7 +419,7 @@ def test_states_of_two_runs_are_judged_fully(made: Imported) -> None:
     [
         ({"architecture": "arm64"}, "architecture differs: x86_64, arm64"),
         ({"cpu_model": "Intel Xeon"}, "CPU differs: AMD EPYC, Intel Xeon"),
-        ({"usable_threads": 4}, "usable threads differs: 2, 4"),
+        ({"usable_threads": 4}, "usable threads differ: 2, 4"),
         ({}, "machine differs: AMD EPYC, 2 threads (0123456789ab), AMD EPYC, 2 threads (ffff)"),
     ],
 )
