@@ -56,6 +56,12 @@ def columns(run: StoredRun, halves: Halves) -> dict[str, np.ndarray]:
     return {name: np.concatenate(part) for name, part in parts.items()}
 
 
+def machine(run: StoredRun) -> str:
+    """What it was measured on, in words."""
+    known = run.header.machine
+    return f"{known.get('cpu_model', 'unknown CPU')}, {known.get('logical_cpus', '?')} CPUs, {run.header.created[:10]}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
@@ -70,7 +76,7 @@ def main() -> None:
             "workload": label,
             "layout": "live-pair",
             "block_s": round(float(np.median(seconds)), 3),
-            "machine": f"{run.header.id}: see its run folder",
+            "machine": machine(run),
         }
         name = re.sub(r"[^a-z0-9]+", "-", f"{args.name or args.state} {label}".lower()).strip("-")
         save(FOLDER / f"{name}.npz", about, columns(run, halves))
