@@ -76,6 +76,9 @@ class Comparison:
     def title(self) -> str:
         """Candidate against base, and the run where it is one and the same."""
         base, candidate = self.sides
+        if len(self.duels) > _MOST_NAMED and len({duel.base.label for duel in self.duels}) == 1:
+            one = self.duels[0].base  # several candidates of one run
+            return f"{len(self.duels)} candidates against {one.environment}, in {one.run_name}"
         if len(self.duels) > _MOST_NAMED:
             left, right = (", ".join(dict.fromkeys(s.run_name for s in sides)) for sides in (candidate, base))
             return f"{left} against {right}, {len(self.duels)} pairs of environments"

@@ -16,7 +16,9 @@ _SPIES = ("preload",)
 
 
 def lock_changes(base: EnvironmentRecord, candidate: EnvironmentRecord) -> tuple[LockChange, ...]:
-    """Everything installed that differs, the interpreter first."""
+    """Everything installed that differs, the interpreter first; nothing where one could not be built."""
+    if not base.lock or not candidate.lock:
+        return ()
     python: tuple[LockChange, ...] = ()
     if base.python != candidate.python:
         python = (LockChange("Python", base.python, candidate.python),)

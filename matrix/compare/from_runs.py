@@ -183,11 +183,13 @@ def _beside(
         found.warnings.append(
             f"measured by different versions of framework-matrix: {', '.join(sorted(versions))}"
         )
-    for side, records in (("base", base), ("candidate", candidate)):
+    for name, side, records in (("base", duel.base, base), ("candidate", duel.candidate, candidate)):
         flags = Counter(flag.code for record in records for flag in record.flags)
         if flags:
             said = ", ".join(f"{code.replace('_', ' ')} {n}" for code, n in sorted(flags.items()))
-            found.warnings.append(f"flagged cells of the {side}: {said}")
+            whose = side.environment if prefix else f"the {name}"  # of several pairs: which?
+            text = f"flagged cells of {whose}: {said}"
+            found.warnings += [text] if text not in found.warnings else []  # several may share a base
 
 
 def _environment(records: Sequence[Record]) -> EnvironmentRecord | None:

@@ -29,9 +29,11 @@ class Numbers:
         flips = paired.sign_flip([one.ratios for one in pairs.values()])
         return cls(tested, paired.needed_blocks(tested), pairs, dict(zip(pairs, flips, strict=True)))
 
-    def why_open(self, j: int) -> str:
-        """Why row j has no answer."""
+    def why_open(self, j: int, *, early: bool = False) -> str:
+        """Why row j has no answer. `early`: at a look before the last, where certainty takes more."""
         t = self.tested
+        if early and min(t.p_worse[j], t.p_better[j]) <= paired.TAIL:
+            return reasons.early(float(t.delta[j]), int(t.n[j]))
         if not t.precise[j]:
             return reasons.imprecise(float(t.mde[j]), float(t.margin[j]))
         return reasons.undecided(float(t.low[j]), float(t.high[j]), float(t.margin[j]))

@@ -12,7 +12,8 @@ def percent(log_ratio: float) -> str:
 
 def size(log_ratio: float) -> str:
     """A size without direction, "4.2 %"."""
-    return f"{100 * _expm1(abs(log_ratio)):.3g} %"
+    share = 100 * _expm1(abs(log_ratio))
+    return f"{share:,.0f} %" if 1e3 <= share < 1e7 else f"{share:.3g} %"
 
 
 #: nobody measures more
@@ -48,6 +49,11 @@ def imprecise(mde: float, margin: float) -> str:
 def undecided(low: float, high: float, margin: float) -> str:
     span = f"between {percent(low)} and {percent(high)}"
     return f"{span}: neither a change nor within the margin of {size(margin)}"
+
+
+def early(delta: float, blocks: int) -> str:
+    """The interval leaves nothing out, but a look at so few blocks has little of the level."""
+    return f"looks like {percent(delta)}, which {blocks} blocks are too few to make certain"
 
 
 def unconfirmed(screened: float, confirmed: float | None, blocks: int) -> str:

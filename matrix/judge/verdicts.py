@@ -130,7 +130,7 @@ def _judge_staged(
         if screening.worse[k] == Answer.WITHIN:
             word, reason = numbers.no_worse(one.row, j)
         else:
-            word, reason = Word.INCONCLUSIVE, numbers.why_open(j)
+            word, reason = Word.INCONCLUSIVE, numbers.why_open(j, early=n < schedule[-1])
         verdicts.append(numbers.verdict(one, j, word, reason))
     return verdicts
 

@@ -89,7 +89,8 @@ def factor(log_ratio: float) -> str:
 
 def fraction(value: float) -> str:
     """A share or a margin: 0.03 is "3 %"."""
-    return f"{100 * value:.3g} %"
+    share = 100 * value
+    return f"{share:,.0f} %" if 1e3 <= share < 1e7 else f"{share:.3g} %"
 
 
 def headline(comparison: Comparison) -> list[str]:

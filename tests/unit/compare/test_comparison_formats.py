@@ -126,7 +126,9 @@ def test_junit_is_xml_with_a_case_for_every_finding() -> None:
     cases = list(root.iter("testcase"))
     assert len(cases) == len(made.findings) == int(root.attrib["tests"])
     failures = [case for case in cases if case.find("failure") is not None]
-    assert len(failures) == int(root.attrib["failures"]) == 4, "regressed twice, a state, and one that is gone"
+    assert len(failures) == int(root.attrib["failures"]) == 4, (
+        "regressed twice, a state, one that is gone"
+    )
     skipped = [case for case in cases if case.find("skipped") is not None]
     assert len(skipped) == int(root.attrib["skipped"]) == 2
 

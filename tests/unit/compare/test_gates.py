@@ -102,7 +102,9 @@ def test_what_no_number_of_blocks_would_settle_says_so(made: Imported) -> None:
 def test_what_is_missing_is_a_failed_test_case_whatever_fails_the_command(made: Imported) -> None:
     made.add([r for r in samples() if (r["environment"], r["workload"]) != ("new", "a")])
     _, out, _ = made.run("compare", "run:old", "run:new", "--format", "junit", "--fail-on", "none")
-    failed = {case.get("classname") for case in ET.fromstring(out).iter("testcase") if case.findall("failure")}
+    failed = {
+        case.get("classname") for case in ET.fromstring(out).iter("testcase") if case.findall("failure")
+    }
     assert failed == {"a"}
 
 

@@ -396,3 +396,15 @@ def test_a_reason_says_what_would_settle_it(seconds: float | None) -> None:
     found = said(row(noise(10, sd=0.1), block_s=seconds))
     assert ("min)" in found.reason or " s)" in found.reason) is (seconds is not None)
     assert "would settle it" in found.reason
+
+
+def test_an_interval_that_leaves_nothing_out_at_an_early_look_says_why_it_decides_nothing() -> None:
+    stages = dict.fromkeys("0123", Stage.SCREEN)
+    found = said(row(noise(4, sd=0.06) + 0.14, stages=stages))
+    assert found.verdict is Word.INCONCLUSIVE and found.delta_low is not None and found.delta_low > 0
+    assert found.reason.startswith("looks like +15.0 %, which 4 blocks are too few to make certain; ")
+
+
+def test_large_changes_are_written_without_powers_of_ten() -> None:
+    found = said(row(noise(4, sd=2.0)))
+    assert "e+0" not in found.reason and "only a change of" in found.reason
