@@ -22,13 +22,19 @@ def load(path: Path) -> dict[str, np.ndarray]:
         return {name: archive[name] for name in archive.files}
 
 
+#: bytes of an array from which on its entry needs 64-bit sizes; its own header comes on top
+_ZIP64 = (1 << 31) - (1 << 20)
+
+
 def save(path: Path, arrays: Arrays) -> None:
     """Write an `.npz` in one step. Unlike `np.savez`, any name will do (ONNX outputs are free text)."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with zipfile.ZipFile(temporary, "w") as archive:
             for name, array in arrays.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                # Pythons differ in the header of an entry for which 64 bits are forced, and files are hashed.
+                large = array.nbytes >= _ZIP64
+                with archive.open(f"{name}.npy", "w", force_zip64=large) as stream:
                     np.lib.format.write_array(stream, array, allow_pickle=False)
         temporary.replace(path)
     finally:

@@ -35,6 +35,8 @@ RAW_BITS: Mapping[str, str] = {"bfloat16": "uint16", "int4": "uint8", "uint4": "
 _DEFAULT_HIGH: Mapping[str, int] = {"string": 1000, "bool": 2}
 
 
+#: bytes of an array from which on its entry needs 64-bit sizes; its own header comes on top
+_ZIP64 = (1 << 31) - (1 << 20)
 _SHARE_OF_MEMORY = 4  # one input may take this part of it
 
 
@@ -187,7 +189,9 @@ def _save(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """An `.npz` whatever the names are (np.savez takes them as keyword arguments: `file` is lost)."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+            # Pythons differ in the header of an entry for which 64 bits are forced, and the file is hashed.
+            large = array.nbytes >= _ZIP64
+            with archive.open(f"{name}.npy", "w", force_zip64=large) as stream:
                 np.lib.format.write_array(stream, array, allow_pickle=False)
 
 

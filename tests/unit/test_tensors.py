@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,15 @@ def test_what_is_saved_is_what_is_loaded_bit_by_bit(array: np.ndarray) -> None:
         path = Path(folder) / "a.npz"
         tensors.save(path, {"a": array})
         assert tensors.difference({"a": array}, tensors.load(path)) == ""
+
+
+def test_the_bytes_of_a_file_do_not_depend_on_the_python_that_writes_it(tmp_path: Path) -> None:
+    """Files are hashed, and an image's Python is not the host's: 3.11.2 and 3.11.7 differed here."""
+    path = tmp_path / "a.npz"
+    tensors.save(path, {"a": np.arange(3, dtype=np.int32)})
+    (entry,) = zipfile.ZipFile(path).infolist()
+    assert (entry.create_version, entry.extract_version, entry.extra) == (20, 20, b"")
+    assert hashlib.sha256(path.read_bytes()).hexdigest()[:16] == "7ea9ba6ea375718c"
 
 
 def test_pickled_arrays_are_refused(tmp_path: Path) -> None:
