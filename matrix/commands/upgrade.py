@@ -56,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "examples:\n  matrix upgrade onnxruntime 1.31.0 1.32.0\n"
         "  matrix upgrade onnxruntime 1.29.0 1.30.0 1.31.0 1.32.0 --budget 1h\n"
         "  matrix upgrade onnxruntime 1.32.0 1.32.0 --candidate-with numpy=2.2.0 --budget 10m\n"
-        "  matrix upgrade pytorch 2.12.0 2.13.0 -c mine.yaml --format github -o summary.md\n\n"
+        "  matrix upgrade pytorch 2.12.0 2.13.0 -c mine.yaml --format markdown -o summary.md\n\n"
         "Both versions may be the same: then it says what could have been detected.\n\n"
         "exit codes: 0, or 1 for a word of --fail-on; 2 wrong usage; 3 not completed; 130 interrupted"
     )

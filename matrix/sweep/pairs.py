@@ -11,18 +11,13 @@ from __future__ import annotations
 import dataclasses
 import random
 import time
-import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from matrix.arms import Pair, pairs_of
 from matrix.errors import StorageError
 from matrix.execution.live import open_live as open_anywhere
-from matrix.judge import warmup
 from matrix.judge.rows import Stage
 from matrix.records import VOID, Cell, LaunchRecord
 from matrix.store.runs import StoredRun
@@ -30,15 +25,14 @@ from matrix.sweep.launching import STALL_S, Job, Purpose
 from matrix.sweep.ledger import is_final
 from matrix.sweep.observer import Progress
 from matrix.sweep.pace import Pace
-from matrix.sweep.pair import Ended, Frozen, Half, OpenLive, rounds_for, run_pair, slice_samples
+from matrix.sweep.pair import Ended, Frozen, Half, OpenLive, run_pair
+from matrix.sweep.pilot import PILOT, frozen_by
 from matrix.sweep.rounds import TAKEN_AWAY
 from matrix.sweep.run import timed
 from matrix.sweep.stages import Stages
 from matrix.sweep.stopping import Stop
-from matrix_adapters.protocol import SAMPLES_FILE, State
+from matrix_adapters.protocol import State
 
-#: how a pilot looks for the end of the warm-up
-PILOT = {"calls": 200, "seconds": 10.0}
 #: what the machine did to a block that says nothing of the framework; seen before the sides are compared
 SPOILERS = frozenset({"throttled", "stolen"})
 #: a machine that always does it is measured as it is, with a flag: of the blocks, how many are replaced
@@ -137,12 +131,16 @@ class PairSchedule:
 
     def _pilot(self, known: _Known) -> None:
         launch = _Launch("pilot")
+        if not self._piloted(known, launch) and self._may_try_again(known, launch):
+            self._piloted(known, launch)
+
+    def _piloted(self, known: _Known, launch: _Launch) -> bool:
         ended, scratch = self._run(known.pair, launch, None)
         facts: dict[str, Any] = {}
         if ended.sample_s is not None:
-            known.frozen = _freeze(ended, scratch)
+            known.frozen = frozen_by(ended, scratch)
             facts["frozen"] = dataclasses.asdict(known.frozen)
-        self._settle(known, ended, scratch, launch, **facts)
+        return self._settle(known, ended, scratch, launch, **facts)
 
     def _block(self, known: _Known, stage: Stage) -> None:
         launch = _Launch("measure", known.blocks, stage.value)
@@ -150,13 +148,18 @@ class PairSchedule:
         if _spoiled(ended) and known.void < MOST_VOID * (known.blocks + 1):
             launch = dataclasses.replace(launch, stage=VOID)
             known.void += 1
-        if self._settle(known, ended, scratch, launch) or self._stages.stop.cancel.is_set():
-            return
-        for cell in (known.pair.base, known.pair.candidate):  # its container was taken away: once more
-            self._stages.ledger.reopen(cell, ("measure", launch.block, known.pair.name))
+        if not self._settle(known, ended, scratch, launch) and self._may_try_again(known, launch):
+            ended, scratch = self._run(known.pair, launch, known.frozen)
+            self._settle(known, ended, scratch, launch)
+
+    def _may_try_again(self, known: _Known, launch: _Launch) -> bool:
+        """Open a pair again whose container was taken away; not where everything is being stopped."""
+        if self._stages.stop.cancel.is_set():
+            return False
+        for cell in (known.pair.base, known.pair.candidate):
+            self._stages.ledger.reopen(cell, (launch.purpose, launch.block, known.pair.name))
         known.closed = False
-        ended, scratch = self._run(known.pair, launch, known.frozen)
-        self._settle(known, ended, scratch, launch)
+        return True
 
     def _run(self, pair: Pair, launch: _Launch, frozen: Frozen | None) -> tuple[Ended, tuple[Path, Path]]:
         """One live pair, nothing else beside it. Raises Stop when there is no time left for it."""
@@ -270,27 +273,3 @@ class PairSchedule:
 
 def _spoiled(ended: Ended) -> bool:
     return any(flag.code in SPOILERS for result in ended.results for flag in result.flags)
-
-
-def _freeze(ended: Ended, scratch: Sequence[Path]) -> Frozen:
-    """The larger of what both sides of a pilot need."""
-    own = [int(result.sampling.get("calls_per_sample", 1)) for result in ended.results]
-    calls, call_s = max(own), 2 * (ended.sample_s or 0.0) / sum(own)
-    samples = slice_samples(call_s * calls)
-    series = [_warmup_series(folder / "out" / SAMPLES_FILE) for folder in scratch]
-    measured_s = warmup.tau(ended.ready_s, call_s)
-    return Frozen(
-        warmup_calls=warmup.frozen_warmup(*series),
-        calls=calls,
-        samples=samples,
-        rounds=rounds_for(measured_s, call_s * calls, samples),
-    )
-
-
-def _warmup_series(path: Path) -> npt.NDArray[np.int64]:
-    """Nanoseconds of each call of a pilot's warm-up; empty where it left none."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return np.asarray(archive["warmup_ns"], np.int64)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        return np.zeros(0, np.int64)

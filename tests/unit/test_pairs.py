@@ -179,10 +179,11 @@ def test_a_side_that_fails_closes_its_pair_and_not_the_others(tmp_path: Path) ->
     assert len(halves(sweep, NEW, "good")) == 2
 
 
-def test_a_container_that_was_taken_away_is_tried_once_more(tmp_path: Path) -> None:
+@pytest.mark.parametrize("worker", [0, 7], ids=["of a pilot", "of a block"])
+def test_a_container_that_was_taken_away_is_tried_once_more(tmp_path: Path, worker: int) -> None:
     sweep = ab(tmp_path)
     taken = Result(state=State.FAILED, reason=Reason(code="container_removed", text="planted"))
-    lost = meddling(lambda number, result: taken if number == 7 else result)
+    lost = meddling(lambda number, result: taken if number == worker else result)
     sweep.run(schedule=PairSchedule(until(2), open_live=lost))
     assert {record.state for record in records_of(sweep.stored())} == {State.OK}
     attempts = [one.attempt for c in sweep.cells for one in sweep.stored().attempts().launches(c.id)]
