@@ -59,7 +59,8 @@ def columns(run: StoredRun, halves: Halves) -> dict[str, np.ndarray]:
 def machine(run: StoredRun) -> str:
     """What it was measured on, in words."""
     known = run.header.machine
-    return f"{known.get('cpu_model', 'unknown CPU')}, {known.get('logical_cpus', '?')} CPUs, {run.header.created[:10]}"
+    cpus = f"{known.get('cpu_model', 'unknown')}, {known.get('logical_cpus', '?')} CPUs"
+    return f"{cpus}, {run.header.created[:10]}"
 
 
 def main() -> None:
