@@ -155,6 +155,8 @@ def _noise() -> Noise:
 
 def _noise_lines(measured: Noise) -> list[str]:
     """The table: a line for each clock, a column for each number of blocks."""
+    from matrix.report.comparison import words
+
     if measured.problem or measured.block_s is None:
         return [f"could not be measured: {measured.problem or 'nothing was timed'}"]
     lines = [
@@ -165,8 +167,11 @@ def _noise_lines(measured: Noise) -> list[str]:
     for clock in measured.clocks:
         row = {"clock": clock.clock}
         for blocks, effect, seconds in clock.detectable:
-            row[f"{blocks} blocks ({seconds:.0f} s)"] = f"{effect:.1%}"
-        row["here"] = f"{clock.mean:+.2%} [{clock.low:+.2%}, {clock.high:+.2%}] in {clock.blocks}"
+            row[f"{blocks} blocks ({seconds:.0f} s)"] = words.fraction(effect)
+        low, high = words.percent(clock.low), words.percent(clock.high)
+        row["difference seen"] = words.percent(clock.mean)
+        row[words.INTERVAL] = f"{low} to {high}"
+        row["blocks"] = str(clock.blocks)
         rows.append(row)
     if rows:
         lines += tabulate(rows, headers="keys", disable_numparse=True).splitlines()

@@ -92,14 +92,20 @@ class Comparison:
         return f"{said}, in {runs[0]}" if len(runs) == 1 else said
 
     @property
-    def worst_mde(self) -> Finding | None:
-        """The row of which the least could have been seen."""
+    def by_mde(self) -> list[Finding]:
+        """Rows by the change that they could have seen, the largest first.
+
+        Separate runs get no verdict on time, and so could have seen nothing.
+        """
         known = [
             (finding.judged.mde, finding)
             for finding in self.findings
-            if finding.judged is not None and finding.judged.mde is not None and not finding.derived
+            if finding.judged is not None
+            and finding.judged.mde is not None
+            and finding.judged.layout != "separate-runs"
+            and not finding.derived
         ]
-        return max(known, key=lambda item: item[0])[1] if known else None
+        return [finding for _, finding in sorted(known, key=lambda item: -item[0])]
 
 
 def compare(

@@ -104,7 +104,15 @@ def _encoded(
 
 
 def _text_of(raw: Any) -> Named:
-    """A cell as a name: trimmed; a whole number of a Parquet column as people write it."""
+    """A cell as a name: trimmed; a whole number of a Parquet column as people write it.
+
+    Text that a writer of Parquet did not mark as such arrives as bytes.
+    """
+    if isinstance(raw, bytes):
+        try:
+            raw = raw.decode("utf-8")
+        except UnicodeDecodeError:
+            return "", f"{raw[:40]!r} is no UTF-8 text"
     if isinstance(raw, float) and raw.is_integer():
         raw = int(raw)
     name = "" if raw is None or (isinstance(raw, float) and math.isnan(raw)) else str(raw).strip()

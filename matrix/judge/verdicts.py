@@ -60,9 +60,12 @@ def judge(
     known = looks.priors([*staged.values(), *plain.values()])
     found |= dict(zip(plain, _judge_plain([*plain.values()], share), strict=True))
     found |= dict(zip(staged, _judge_staged([*staged.values()], share, schedule, known), strict=True))
-    found |= {i: _mirrored(rows[i], found[k]) for i, k in mirrors.items()}
     report = instrument.check(aa, control, clocks=clocks, known=known)
-    return instrument.withhold(rows, [found[i] for i in range(len(rows))], report)
+    own = sorted(found)
+    judged = instrument.withhold([rows[i] for i in own], [found[i] for i in own], report)
+    found = dict(zip(own, judged.verdicts, strict=True))
+    found |= {i: _mirrored(rows[i], found[k]) for i, k in mirrors.items()}  # taken back where its source is
+    return dataclasses.replace(judged, verdicts=tuple(found[i] for i in range(len(rows))))
 
 
 def _judge_plain(rows: Sequence[Series], alpha: float) -> list[Verdict]:

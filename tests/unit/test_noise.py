@@ -13,6 +13,7 @@ import pytest
 
 from matrix import noise
 from matrix.cli import main
+from matrix.commands import doctor
 
 
 def planted(monkeypatch: pytest.MonkeyPatch, ratios: list[float]) -> None:
@@ -70,3 +71,27 @@ def test_four_real_blocks_give_a_number_for_the_wall_clock(tmp_path: Path) -> No
     assert measured.clocks[0].clock == "wall"
     assert measured.clocks[0].blocks == 4
     assert 0 < measured.clocks[0].detectable[-1][1] < 10
+
+
+def test_the_table_of_the_doctor_writes_changes_and_intervals_as_a_comparison_does() -> None:
+    wall = noise.ClockNoise(
+        clock="wall",
+        blocks=25,
+        mean=math.log(1.015),
+        low=math.log(0.99),
+        high=math.log(1.04),
+        spread=0.06,
+        detectable=((4, 0.138, 10.0), (16, 0.048, 38.0)),
+    )
+    table = doctor._noise_lines(noise.Noise(seconds=61.0, block_s=2.4, clocks=(wall,)))
+    (head,) = (line for line in table if "95 % interval" in line)
+    (row,) = (line for line in table if line.startswith("wall"))
+    assert "difference seen" in head and "4 blocks (10 s)" in head
+    assert [text.strip() for text in row.split("  ") if text.strip()] == [
+        "wall",
+        "13.8 %",
+        "4.8 %",
+        "+1.5 %",
+        "-1.0 % to +4.0 %",
+        "25",
+    ]

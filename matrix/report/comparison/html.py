@@ -50,7 +50,8 @@ class Group:
 
     word: Word
     key: str  # for its colour
-    count: int
+    count: int  # as the headline counts
+    more: int  # than there are lines
     lines: list[Line]
     open: bool
 
@@ -73,7 +74,7 @@ def render(comparison: Comparison, catalog: Catalog, options: Options) -> str:
         instrument=words.instrument(comparison),
         forest=forest.forest(comparison.findings, catalog),
         size=forest,
-        groups=[group for group in groups if group.count],
+        groups=[group for group in groups if group.lines],
         help=[(word, word.name.lower(), HELP[word]) for word in ORDER],
         view=machine,
         alpha=words.fraction(comparison.alpha),
@@ -83,8 +84,16 @@ def render(comparison: Comparison, catalog: Catalog, options: Options) -> str:
 
 def _group(word: Word, findings: Sequence[Finding], catalog: Catalog, options: Options) -> Group:
     lines = [_line(finding, catalog) for finding in findings[:MOST_ROWS]]
+    count = sum(not finding.derived for finding in findings)
     is_open = options.all or word in (Word.REGRESSED, Word.IMPROVED) or len(findings) <= 12
-    return Group(word=word, key=word.name.lower(), count=len(findings), lines=lines, open=is_open)
+    return Group(
+        word=word,
+        key=word.name.lower(),
+        count=count,
+        more=len(findings) - len(lines),
+        lines=lines,
+        open=is_open,
+    )
 
 
 def _line(finding: Finding, catalog: Catalog) -> Line:

@@ -117,14 +117,12 @@ def headline(comparison: Comparison) -> list[str]:
 def instrument(comparison: Comparison) -> list[str]:
     """How far the comparison is to be trusted: what it would have seen, and what it saw where nothing is."""
     said = []
-    worst = comparison.worst_mde
-    if worst is not None and worst.judged is not None and worst.judged.mde is not None:
-        known = sorted(f.judged.mde for f in comparison.findings if f.judged and f.judged.mde is not None)
-        middle = f"{fraction(known[len(known) // 2])} in the middle row, " if len(known) > 2 else ""
-        said.append(
-            f"Could have been seen in 4 of 5 cases: a change of {middle}"
-            f"{fraction(worst.judged.mde)} in the worst ({worst.workload}, {worst.metric})."
-        )
+    known = comparison.by_mde
+    if known:
+        sizes = [fraction(f.judged.mde) for f in known if f.judged is not None and f.judged.mde is not None]
+        middle = f"{sizes[len(sizes) // 2]} in the middle row, " if len(sizes) > 2 else ""
+        worst = f"{sizes[0]} in the worst ({known[0].workload}, {known[0].metric})"
+        said.append(f"Could have been seen in 4 of 5 cases: a change of {middle}{worst}.")
     found = comparison.instrument
     if found.aa_rows:
         rows = f"{found.aa_rows:,} row{'' if found.aa_rows == 1 else 's'}"
@@ -143,7 +141,7 @@ def instrument(comparison: Comparison) -> list[str]:
 
 def folded(comparison: Comparison) -> str:
     """What a view leaves out, in words; empty for nothing."""
-    dull = [finding for finding in comparison.findings if is_dull(finding)]
+    dull = [finding for finding in comparison.findings if is_dull(finding) and not finding.derived]
     well = sum(finding.verdict is Word.NO_WORSE for finding in dull)
     parts = []
     if well:

@@ -126,9 +126,7 @@ def test_junit_is_xml_with_a_case_for_every_finding() -> None:
     cases = list(root.iter("testcase"))
     assert len(cases) == len(made.findings) == int(root.attrib["tests"])
     failures = [case for case in cases if case.find("failure") is not None]
-    assert len(failures) == int(root.attrib["failures"]) == 4, (
-        "regressed twice, a state, one that is gone"
-    )
+    assert len(failures) == int(root.attrib["failures"]) == 4, "regressed twice, a state, one that is gone"
     skipped = [case for case in cases if case.find("skipped") is not None]
     assert len(skipped) == int(root.attrib["skipped"]) == 2
 
@@ -265,3 +263,12 @@ def test_all_formats_of_real_comparisons(tmp_path: Path, capsys: pytest.CaptureF
             code, out, err = made.run("compare", *sides, "--format", report_format, "-o", str(target))
             assert code == 1 and out == "" and "Traceback" not in err
             assert target.read_text(encoding="utf-8")
+
+
+def test_a_metric_that_repeats_another_is_not_counted_again_in_any_view() -> None:
+    made = comparison(
+        [finding("w"), finding("w", metric="throughput_items_s", better="higher", derived=True)]
+    )
+    assert "<b>1 regressed</b>" in render("html", made, CATALOG)
+    well = comparison([finding("w", Word.NO_WORSE), finding("w", Word.NO_WORSE, metric="x", derived=True)])
+    assert "1 more row is no worse" in render("table", well, CATALOG)

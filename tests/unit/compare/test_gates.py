@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import duckdb
 import pytest
 from comparison_runs import Imported, cells, samples, verdicts
 
@@ -125,3 +126,26 @@ def test_the_history_of_chosen_cells_does_not_say_that_nothing_was_measured(made
     made.add(samples())
     assert "in the cells chosen" in made.run("history", "--select", 'model == "nowhere"')[1]
     assert "one machine" not in made.run("history")[1]  # a file names none
+
+
+def test_two_runs_do_not_claim_what_they_could_have_seen(made: Imported) -> None:
+    made.add(samples({"old": 1.0}), "monday")
+    made.add(samples({"old": 1.0}, seed=1), "tuesday")
+    assert "Could have been seen" not in made.run("compare", "monday:old", "tuesday:old")[1]
+
+
+def test_text_of_a_parquet_file_that_is_not_marked_as_text_is_read_as_such(made: Imported) -> None:
+    path = made.folder / "bytes.parquet"
+    rows = "FROM (VALUES ('v1'), ('v2')) t(name), range(4) b(n)"
+    columns = "encode(name) environment, 'a' workload, 'latency_ms' metric, n block, 0 launch, 1.5 AS value"
+    duckdb.sql(f"COPY (SELECT {columns} {rows}) TO '{path}' (FORMAT parquet)")
+    assert made.run("import", str(path), "--name", "bytes")[0] == 0
+    assert verdicts(made.compare("bytes:v1", "bytes:v2")[1]) == {"a": "no worse"}
+
+
+def test_bytes_that_are_no_text_are_refused(made: Imported) -> None:
+    path = made.folder / "bytes.parquet"
+    columns = "'\\xff'::BLOB environment, 'a' workload, 'latency_ms' metric, 0 block, 0 launch, 1.5 AS value"
+    duckdb.sql(f"COPY (SELECT {columns}) TO '{path}' (FORMAT parquet)")
+    code, _, err = made.run("import", str(path), "--name", "bytes")
+    assert code == 2 and "is no UTF-8 text" in err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -133,3 +134,12 @@ def test_a_control_without_enough_blocks_says_nothing() -> None:
     found = judge(shifted(0.1), control=[row([0.5, 0.5], "control")])
     assert found.instrument.control_effect is None
     assert {v.verdict for v in found.verdicts} == {Word.REGRESSED}
+
+
+def test_what_is_taken_back_is_taken_back_of_a_metric_that_repeats_it_too() -> None:
+    slow = [row(noise(8, i) + 0.1, f"w{i}") for i in range(3)]
+    rates = {"metric": "throughput_items_s", "better": "higher", "mirrors": "latency_ms"}
+    repeated = [dataclasses.replace(one, **rates) for one in slow]
+    alarming = [row(noise(8, 50 + i) + 0.1, f"w{i}") for i in range(3)]
+    words = {verdict.verdict for verdict in judge([*slow, *repeated], aa=alarming).verdicts}
+    assert words == {Word.INCONCLUSIVE}
