@@ -58,7 +58,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "  matrix upgrade onnxruntime 1.32.0 1.32.0 --candidate-with numpy=2.2.0 --budget 10m\n"
         "  matrix upgrade pytorch 2.12.0 2.13.0 -c mine.yaml --format markdown -o summary.md\n\n"
         "Both versions may be the same: then it says what could have been detected.\n\n"
-        "exit codes: 0, or 1 for a word of --fail-on; 2 wrong usage; 3 not completed; 130 interrupted"
+        "exit codes: 0, or 1 for a word of --fail-on; 2 wrong usage; 3 not completed,\n"
+        "or no cell of the base is ok; 130 interrupted"
     )
 
 
@@ -80,6 +81,9 @@ def execute(args: argparse.Namespace) -> int:
     code = comparing.show(args, comparison, catalog)
     reports = write_all(outcome.folder, comparison, catalog)
     print(f"reports   {next(path for path in reports if path.suffix == '.html')}", file=sys.stderr)
+    if not comparison.base.ok:  # nothing to be worse than: no gate may take this for a pass
+        print("matrix: nothing could be compared: no cell of the base is ok", file=sys.stderr, flush=True)
+        code = code or ExitCode.INCOMPLETE
     bad = outcome.exit_code in (ExitCode.INTERRUPTED, ExitCode.INCOMPLETE)
     return outcome.exit_code if bad else code
 

@@ -97,17 +97,25 @@ def evidence_of(
     samples: reduce.ReadSamples,
 ) -> Evidence:
     """What `consolidate` needs, from a run's header and attempts."""
-    code, text = _STOPPED[header.outcome]
     return Evidence(
         environments=environments,
         artefacts=artefacts,
         launches=launches,
         samples=samples,
         blocks=header.blocks,
-        stopped=ReasonRecord(code=code, text=f"{text}; `matrix run --resume {header.id}` goes on"),
+        stopped=_stopped(header),
         measure=header.measure,
         pairs=bool(header.comparison),
     )
+
+
+def _stopped(header: RunHeader) -> ReasonRecord:
+    """Why a cell was not run, and how to go on."""
+    code, text = _STOPPED[header.outcome]
+    if header.comparison and header.outcome == "complete":
+        return ReasonRecord(code=code, text="it runs beside the other side of its pair, which did not work")
+    command = "upgrade" if header.comparison else "run"
+    return ReasonRecord(code=code, text=f"{text}; `matrix {command} --resume {header.id}` goes on")
 
 
 _STOPPED: dict[str, tuple[str, str]] = {

@@ -10,8 +10,6 @@ import pytest
 from comparison_runs import Imported, paired, record, write_run
 from synthetic_runs import environment
 
-from matrix import cli
-from matrix.commands import upgrade
 from matrix.compare.environments import lock_changes
 from matrix.records import ReasonRecord
 from matrix_adapters.protocol import State
@@ -66,21 +64,3 @@ def test_an_environment_that_could_not_be_built_has_removed_nothing(made: Import
     sides = [f"run:{each.environment.name}" for each in records]
     code, answer = made.compare(*sides)
     assert code == 1 and not any(answer["summary"]["lock_changes"].values())
-
-
-def test_where_to_write_is_checked_before_anything_is_measured(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def measured(*_: object) -> None:
-        raise AssertionError("it was measured")
-
-    monkeypatch.setattr(upgrade, "_measured", measured)
-    wanted = str(tmp_path / "nowhere" / "report.html")
-    assert cli.main(["upgrade", "onnxruntime", "1.31.0", "1.32.0", "-o", wanted]) == 2
-    assert "there is no folder" in capsys.readouterr().err
-
-
-def test_another_backend_cannot_be_asked_for_when_going_on(made: Imported) -> None:
-    ab_run(made)
-    code, _, err = made.run("upgrade", "--resume", "nightly", "--backend", "docker")
-    assert code == 2 and "goes on with an upgrade as it was planned" in err
