@@ -14,6 +14,7 @@ from matrix.compare import native
 from matrix.compare.native import Bout, Rules
 from matrix.judge import looks
 from matrix.judge.rows import Row, Stage
+from matrix.records import VOID, LaunchRecord
 from matrix.store.runs import Attempts, StoredRun
 
 OpenPairs = Callable[[StoredRun, Sequence[Pair], Sequence[Pair]], Mapping[Pair, Stage]]
@@ -23,7 +24,8 @@ def undecided(catalog: Catalog, margins: Mapping[str, float], metrics: Sequence[
     """A function of a run, the pairs that are to be decided and those of the base against itself.
 
     What it returns says of each pair that is still open what its next block is for. Suspects are
-    confirmed when nothing else of their workload is open: confirming blocks are of no use to others.
+    confirmed first: a budget that ends then has settled what matters most, although confirming
+    blocks are of no use to what is still open of the same workload.
     """
     rules = Rules(registry=catalog.metrics, margins=margins, metrics=tuple(metrics))
 
@@ -37,17 +39,23 @@ def undecided(catalog: Catalog, margins: Mapping[str, float], metrics: Sequence[
         owners: dict[str, Pair] = {}
         for i, pair in enumerate(pairs):
             mine = _rows(str(i), pair, attempts, rules)
-            if not any(launch.purpose == "measure" for launch in attempts.launches(pair.candidate.id)):
+            if not any(_counts(launch, pair) for launch in attempts.launches(pair.candidate.id)):
                 found[pair] = Stage.SCREEN
             owners[str(i)] = pair
             rows += mine
         for state in looks.state_of(rows, aa=aa):
             if state.stage is not None:
                 pair = owners[state.workload]
-                found[pair] = Stage.SCREEN if Stage.SCREEN in (state.stage, found.get(pair)) else state.stage
+                found[pair] = (
+                    Stage.CONFIRM if Stage.CONFIRM in (state.stage, found.get(pair)) else state.stage
+                )
         return found
 
     return open_pairs
+
+
+def _counts(launch: LaunchRecord, pair: Pair) -> bool:
+    return launch.purpose == "measure" and launch.pair == pair.name and launch.stage != VOID
 
 
 def _rows(label: str, pair: Pair, attempts: Attempts, rules: Rules) -> list[Row]:
