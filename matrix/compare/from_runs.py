@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -145,8 +146,8 @@ def _settling(duel: Duel, base: Sequence[Record], candidate: Sequence[Record]) -
     mine, other = base[0].environment, candidate[0].environment
     if mine.framework != other.framework or mine.hardware != other.hardware:
         return "`matrix run` with both in one sweep would settle it"
-    changes = [f" --base-with {change}" for change in mine.changes]
-    changes += [f" --candidate-with {change}" for change in other.changes]
+    changes = [f" --base-with {shlex.quote(change)}" for change in mine.changes]
+    changes += [f" --candidate-with {shlex.quote(change)}" for change in other.changes]
     return (
         f"`matrix upgrade {mine.framework} {mine.version} {other.version}{''.join(changes)}` would settle it"
     )

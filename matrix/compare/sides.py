@@ -110,7 +110,12 @@ def _typed(results: Path, text: str) -> tuple[StoredRun, str]:
 def _of_ab_run(run: StoredRun, environment: str) -> tuple[Duel, ...]:
     """The baseline of an A/B run and each of its candidates, hardware by hardware."""
     comparison = run.header.comparison
-    if not comparison or environment:
+    if comparison and environment:
+        raise UsageError(
+            f"{run.header.name or run.id}:{environment}: name a CANDIDATE too, or leave the environment out: "
+            "the run's own base is compared with its candidates"
+        )
+    if not comparison:
         known = environments(run)
         pair = _without_arms(known)[:2]
         example = shlex.join(f"{run.header.name or run.id}:{name}" for name in pair)

@@ -64,3 +64,18 @@ def test_an_environment_that_could_not_be_built_has_removed_nothing(made: Import
     sides = [f"run:{each.environment.name}" for each in records]
     code, answer = made.compare(*sides)
     assert code == 1 and not any(answer["summary"]["lock_changes"].values())
+
+
+def test_an_environment_of_an_a_b_run_alone_says_what_is_missing(made: Imported) -> None:
+    ab_run(made)
+    code, _, err = made.run("compare", "nightly:onnxruntime-1.31.0-cpu")
+    assert code == 2 and "name a CANDIDATE too, or leave the environment out" in err
+
+
+def test_the_command_that_would_settle_two_runs_can_be_pasted_into_a_shell(made: Imported) -> None:
+    base, candidate = paired()
+    write_run(made.results, "monday", [record("1.31.0", latencies=base)])
+    changed = {"changes": ("env:OMP_PROC_BIND=close spread",)}
+    write_run(made.results, "tuesday", [record("1.31.0", latencies=candidate, environment=changed)])
+    reasons = {cell["reason"] for cell in made.compare("monday", "tuesday")[1]["cells"]}
+    assert any("--candidate-with 'env:OMP_PROC_BIND=close spread'`" in reason for reason in reasons)
