@@ -6,7 +6,9 @@ import math
 
 
 def percent(log_ratio: float) -> str:
-    """A logarithm of a ratio as "+4.2 %"."""
+    """A logarithm of a ratio as "+4.2 %"; a large one as a factor, "x12.5"."""
+    if (change := _expm1(log_ratio)) >= 10:
+        return f"x{change + 1:.3g}"
     return f"{round(100 * _expm1(log_ratio), 1) + 0.0:+.1f} %"  # + 0.0: no "-0.0"
 
 

@@ -141,11 +141,12 @@ def test_sign_flips_of_many_blocks_are_random_but_always_the_same() -> None:
     assert paired.sign_flip([[1.0] * 30]) == [1 / 4097]
 
 
-def test_needed_blocks_are_enough_to_see_the_margin() -> None:
-    d = noise(4, sd=0.04)
-    more = int(paired.needed_blocks(numbers_of(d))[0])
-    wanted = math.ceil(((stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * 0.04 / math.log1p(0.03)) ** 2)
-    assert more == wanted - 4
+@pytest.mark.parametrize("sd", [0.012, 0.0246, 0.05, 0.2])
+@pytest.mark.parametrize("n", [3, 4, 8])
+def test_needed_blocks_are_as_many_as_the_rule_itself_asks_for(n: int, sd: float) -> None:
+    more = int(paired.needed_blocks(numbers_of(noise(n, sd=sd)))[0])
+    assert numbers_of(noise(n + more, sd=sd)).precise[0]
+    assert more == 1 or not numbers_of(noise(n + more - 1, sd=sd)).precise[0]
 
 
 def test_an_effect_in_the_middle_of_the_margin_needs_more_blocks_than_none() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from judging import noise, row, values_row
 
+from matrix.judge import reasons
 from matrix.judge.rows import Row, Sides, Stage, Verdict, Word
 from matrix.judge.verdicts import judge
 
@@ -408,3 +409,4 @@ def test_an_interval_that_leaves_nothing_out_at_an_early_look_says_why_it_decide
 def test_large_changes_are_written_without_powers_of_ten() -> None:
     found = said(row(noise(4, sd=2.0)))
     assert "e+0" not in found.reason and "only a change of" in found.reason
+    assert reasons.percent(math.log(58.3)) == "x58.3" and reasons.percent(math.log(10.9)) == "+990.0 %"
