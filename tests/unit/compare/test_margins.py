@@ -1,4 +1,4 @@
-"""The smallest change that matters: a share of the value, and never less than an amount that nobody notices."""
+"""The smallest change that matters: a share of the value, and at least an amount that somebody notices."""
 
 from __future__ import annotations
 
