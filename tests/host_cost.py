@@ -28,7 +28,9 @@ def _npz(**arrays: Any) -> bytes:
 
 
 _N = np.full(22, 1_000_000, dtype=np.int64)
-_SAMPLES = _npz(wall_ns=_N, cpu_ns=_N, process_ns=_N, nivcsw=_N * 0, nvcsw=_N * 0, calls=_N * 0 + 1, start_ns=_N.cumsum())
+_SAMPLES = _npz(
+    wall_ns=_N, cpu_ns=_N, process_ns=_N, nivcsw=_N * 0, nvcsw=_N * 0, calls=_N * 0 + 1, start_ns=_N.cumsum()
+)
 _OUTPUTS = _npz(y=(X * 2).astype(np.float32))
 #: as large as what a real worker reports about its machine
 _PROBES = {f"probe_{number}": {"value": number, "text": "x" * 40} for number in range(60)}

@@ -11,10 +11,10 @@ from pages import ROOT
 from matrix import catalog
 from matrix.catalog.types import Metric
 from matrix.config.sweep import MeasureChoice, SweepFile, load_sweep
+from matrix.consolidate.contract import COMPARED
 from matrix.consolidate.flags import NOISY_SHARE
 from matrix.judge.parity import MAX_UNDECIDABLE
 from matrix.plan import make_plan
-from matrix.consolidate.contract import COMPARED
 from matrix_adapters import checks, clock
 
 NUMBERS = ROOT / "docs" / "how-a-number-is-made.md"

@@ -165,7 +165,13 @@ def samples(wall_ms: np.ndarray, cpu_share: float = 1.0) -> clock.Samples:
     cpu = np.asarray(wall * cpu_share, np.int64)
     zeros = np.zeros_like(wall)
     return clock.Samples(
-        wall_ns=wall, cpu_ns=cpu, process_ns=cpu, nivcsw=zeros, nvcsw=zeros, calls=zeros + 1, start_ns=np.cumsum(wall)
+        wall_ns=wall,
+        cpu_ns=cpu,
+        process_ns=cpu,
+        nivcsw=zeros,
+        nvcsw=zeros,
+        calls=zeros + 1,
+        start_ns=np.cumsum(wall),
     )
 
 
