@@ -42,6 +42,19 @@ class Runs(Protocol):
         """As `matrix.execution.live.open_live`."""
 
 
+def own_way(built: Startable) -> Runs | None:
+    """`built` where it runs its launches itself; None for a plain process.
+
+    Raises TypeError for one that has only half of it: what was built for a container must never
+    become a process of this machine.
+    """
+    if isinstance(built, Runs):
+        return built
+    if hasattr(built, "run_task") or hasattr(built, "open_live"):
+        raise TypeError(f"{type(built).__name__} has to have both `run_task` and `open_live`")
+    return None
+
+
 def run_task(
     built: Startable,
     task: Task,
@@ -54,8 +67,8 @@ def run_task(
     out_dir: Path | None = None,
 ) -> Result:
     """One launch in a fresh process; see `matrix.execution.local.run_worker` for what it promises."""
-    if isinstance(built, Runs):
-        return built.run_task(
+    if (own := own_way(built)) is not None:
+        return own.run_task(
             task,
             folder,
             timeout_s=timeout_s,

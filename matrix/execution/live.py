@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from matrix.execution.cancel import Cancel
-from matrix.execution.dispatch import Runs
+from matrix.execution.dispatch import own_way
 from matrix.execution.local import LocalWorker, Startable
 from matrix.execution.talk import Live
 from matrix_adapters.protocol import Task
@@ -32,8 +32,8 @@ def open_live(
     StorageError when the task cannot be written, EngineLost when no container can be made.
     Open it in a thread that outlives it.
     """
-    if isinstance(built, Runs):
-        return built.open_live(task, folder, timeout_s=timeout_s, stall_s=stall_s, cancel=cancel)
+    if (own := own_way(built)) is not None:
+        return own.open_live(task, folder, timeout_s=timeout_s, stall_s=stall_s, cancel=cancel)
     return _open_local(built, task, folder, timeout_s=timeout_s, stall_s=stall_s, cancel=cancel)
 
 

@@ -21,7 +21,7 @@ from matrix.execution.environ import shaken
 from matrix.execution.live import open_live
 from matrix_adapters import checks, clock, memory, protocol, slices, supervisor
 from matrix_adapters.failures import Interrupted, Misunderstood
-from matrix_adapters.protocol import State
+from matrix_adapters.protocol import Result, State, Task, TaskKind
 from matrix_adapters.words import Words, take
 
 
@@ -283,3 +283,19 @@ os.write(int(os.environ["FRAMEWORK_MATRIX_ANSWERS"]), b"heard " + word.encode())
 
 def test_supervisor_and_protocol_mean_the_same_variable() -> None:
     assert supervisor.ANSWERS_VARIABLE == protocol.ANSWERS_VARIABLE
+
+
+def test_an_environment_that_runs_only_half_of_its_launches_itself_is_refused(tmp_path: Path) -> None:
+    class Half:
+        def command(self, in_dir: Path, out_dir: Path) -> list[str]:
+            return ["/bin/true"]
+
+        def environ(self) -> dict[str, str]:
+            return {}
+
+        def run_task(self, *_: object, **__: object) -> Result:
+            return Result(state=State.OK)
+
+    task = Task(kind=TaskKind.SLICES, framework="t", adapter="t")
+    with pytest.raises(TypeError, match="both `run_task` and `open_live`"):
+        open_live(Half(), task, tmp_path, timeout_s=1, stall_s=1)
