@@ -29,7 +29,7 @@ _RIGHT = ("base", "candidate", "change", "n", "detectable")
 _WORKLOAD = _HEADS.index("workload")
 _MOST_LOCKS = 12
 _LEAST_WORKLOAD = 16
-_MOST_REASONS = 40
+_MOST_REASONS = 12  # of those that are not asked for with --all
 
 
 def render(comparison: Comparison, catalog: Catalog, options: Options) -> str:
@@ -43,7 +43,8 @@ def render(comparison: Comparison, catalog: Catalog, options: Options) -> str:
         blocks.append(style.paint(f"{folded}; --all shows them", "dim"))
     blocks.append(_paragraphs(words.headline(comparison), style))
     blocks.append(_paragraphs(words.instrument(comparison), style))
-    blocks.append("\n".join(_reasons(shown, catalog, style)))
+    most = len(shown) if options.all else _MOST_REASONS
+    blocks.append("\n".join(_reasons(shown, catalog, style, most)))
     blocks.append("\n".join(_foot(comparison, style)))
     return "\n\n".join(block for block in blocks if block) + "\n"
 
@@ -128,21 +129,21 @@ def metric_name(metric: str, catalog: Catalog) -> str:
     return metric if entry is None else entry.title[0].lower() + entry.title[1:]
 
 
-def _reasons(findings: Sequence[Finding], catalog: Catalog, style: Style) -> Iterator[str]:
+def _reasons(findings: Sequence[Finding], catalog: Catalog, style: Style, most: int) -> Iterator[str]:
     """Why, by verdict; what several rows have in common is said once."""
     said: dict[tuple[Word, str], list[str]] = {}
     for finding in findings:
         if finding.reason and not finding.derived:
             name = f"{finding.workload} {metric_name(finding.metric, catalog)}"
             said.setdefault((finding.verdict, finding.reason), []).append(name)
-    for (verdict, reason), names in list(said.items())[:_MOST_REASONS]:
+    for (verdict, reason), names in list(said.items())[:most]:
         more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
         text = style.plain(f"{', '.join(names[:3])}{more}: {reason}")
         first, *rest = textwrap.wrap(text, max(20, style.width - 16)) or [""]
         yield style.paint(f"{verdict.value:<16}", *_PAINT[verdict]) + first
         yield from (f"{'':16}{line}" for line in rest)
-    if len(said) > _MOST_REASONS:
-        yield f"... and {len(said) - _MOST_REASONS:,} more reasons, in the JSON"
+    if len(said) > most:
+        yield f"... and {len(said) - most:,} more reasons: --all, or the reports, have them"
 
 
 def _foot(comparison: Comparison, style: Style) -> Iterator[str]:

@@ -281,3 +281,14 @@ def test_an_imported_run_is_shown_and_asked_like_any_other(made: Imported) -> No
     assert code == 0 and "6  True" in out
     code, out, _ = made.run("report", "run:new")
     assert code == 0 and "old" not in out
+
+
+def test_a_terminal_is_not_flooded_with_reasons_and_all_has_them(made: Imported) -> None:
+    """Twenty workloads, each noisy in its own way: no two reasons are the same."""
+    rows = samples(workloads=[f"w{i}" for i in range(20)], noise=0.2)
+    made.add(rows)
+    short = made.run("compare", "run:old", "run:new")[1]
+    whole = made.run("compare", "run:old", "run:new", "--all")[1]
+    assert "more reasons: --all, or the reports, have them" in short
+    assert whole.count("not precise enough") > short.count("not precise enough") >= 10
+    assert "more reasons" not in whole
