@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from matrix.catalog import load
-from matrix.consolidate.cells import consolidate, evidence_of
+from matrix.consolidate.cells import consolidate
+from matrix.consolidate.evidence import evidence_of
 from matrix.imported import records as imported
 from matrix.imported import samples
 from matrix.records import ReasonRecord, Record

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, cast
 
 from matrix.catalog.types import Catalog, ModelEntry
 from matrix.config.sweep import SweepConfig
-from matrix.consolidate.cells import Slot
+from matrix.consolidate.evidence import Slot
 from matrix.execution.cancel import Cancel
 from matrix.execution.local import Startable
 from matrix.judge import clocks, parity

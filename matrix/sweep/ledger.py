@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from matrix.consolidate.cells import Slot, latest, slot_of, slots
+from matrix.consolidate.evidence import Slot, latest, slot_of, slots
 from matrix.records import Cell, LaunchRecord
 from matrix_adapters.protocol import State
 

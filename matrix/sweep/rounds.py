@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from matrix.consolidate.cells import Slot, slots
+from matrix.consolidate.evidence import Slot, slots
 from matrix.errors import StorageError
 from matrix.records import Cell, LaunchRecord
 from matrix.store.runs import RunStore

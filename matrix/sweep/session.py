@@ -19,7 +19,8 @@ import matrix
 from matrix.catalog.types import Catalog
 from matrix.config.sweep import SweepConfig
 from matrix.consolidate import flags as cell_flags
-from matrix.consolidate.cells import consolidate, evidence_of
+from matrix.consolidate.cells import consolidate
+from matrix.consolidate.evidence import evidence_of
 from matrix.errors import MatrixError, StorageError
 from matrix.machine import doctor
 from matrix.machine.fingerprint import fingerprint

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from matrix import catalog
 from matrix.consolidate import flags as cell_flags
 from matrix.consolidate import reduce
-from matrix.consolidate.cells import Evidence, consolidate, slots
+from matrix.consolidate.cells import consolidate
+from matrix.consolidate.evidence import Evidence, slots
 from matrix.records import (
     Cell,
     Environment,

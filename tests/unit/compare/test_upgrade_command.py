@@ -11,7 +11,7 @@ from comparison_runs import Imported, paired, record, write_run
 
 from matrix import cli
 from matrix.commands import upgrade
-from matrix.consolidate.cells import evidence_of
+from matrix.consolidate.evidence import evidence_of
 from matrix.errors import ExitCode
 from matrix.records import Record
 from matrix.store.formats import RunHeader
