@@ -209,7 +209,7 @@ import sys
 sys.path[:0] = {sys.path!r}
 from pathlib import Path, PosixPath
 import docker
-from test_live import task
+from test_live_in_containers import task
 from matrix.execution.container import Plan, open_in_container
 from matrix.execution.engine import Engine
 from matrix.execution.volumes import Volumes
