@@ -34,6 +34,7 @@ from matrix.execution.engine import Engine
 
 #: names, folders, ids, seconds, and how far a worker had come when something happened to it
 _VARYING = (
+    r"(?<=removed by somebody else: )[^;]+",  # the engine's words for what it misses
     r"framework-matrix-[\w-]+",
     r"/tmp/\S+",
     r"\b[0-9a-f]{12,64}\b",
