@@ -116,10 +116,12 @@ def test_wrong_numbers_and_a_crash_are_state_changes(shop: Shop) -> None:
     assert code == 1
     state = rows(found, "state")["short"]
     assert (state["verdict"], state["base"], state["candidate"]) == ("regressed", "ok", "incorrect")
-    code, found = shop.upgrade("1.4", "1.0", *SHORT, *QUICK)
+    code, found = shop.upgrade("1.4", "1.0", *QUICK)
     assert code == 0
     state = rows(found, "state")["short"]
     assert (state["verdict"], state["base"], state["candidate"]) == ("improved", "failed", "ok")
+    code, _ = shop.upgrade("1.4", "1.0", *SHORT, *QUICK)
+    assert code == 3, "a base that works nowhere compares nothing"
 
 
 def test_memory_and_start_up_are_judged_while_speed_stays(shop: Shop) -> None:
