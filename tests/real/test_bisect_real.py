@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from toys.toyframework import Toys, build, forget
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("upgrade"), pytest.mark.timeout(1800)]
 
 SLOW = {"short": ("spin", 0.6)}
 VERSIONS = [f"1.{number}" for number in range(6)]

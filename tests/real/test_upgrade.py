@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from toys import toyframework
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("upgrade")]
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("upgrade"), pytest.mark.timeout(1800)]
 
 PLANTS: dict[str, dict[str, tuple[str, float]]] = {
     "1.0": {},
