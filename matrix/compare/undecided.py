@@ -33,16 +33,17 @@ def undecided(catalog: Catalog, margins: Mapping[str, float], metrics: Sequence[
         run: StoredRun, pairs: Sequence[Pair], against_itself: Sequence[Pair]
     ) -> dict[Pair, Stage]:
         attempts = run.attempts()
-        aa = [row for i, pair in enumerate(against_itself) for row in _rows(f"aa {i}", pair, attempts, rules)]
+        itself = [_bout(f"aa {i}", pair, attempts) for i, pair in enumerate(against_itself)]
+        aa = [row for bout in itself for row in native.rows(bout, rules)]
         rows: list[Row] = []
         found: dict[Pair, Stage] = {}
         owners: dict[str, Pair] = {}
         for i, pair in enumerate(pairs):
-            mine = _rows(str(i), pair, attempts, rules)
-            if not any(_counts(launch, pair) for launch in attempts.launches(pair.candidate.id)):
+            bout = _bout(str(i), pair, attempts)
+            if not any(_counts(launch, pair) for launch in bout.candidate):
                 found[pair] = Stage.SCREEN
             owners[str(i)] = pair
-            rows += mine
+            rows += native.rows(bout, rules)
         for state in looks.state_of(rows, aa=aa):
             if state.stage is not None:
                 pair = owners[state.workload]
@@ -58,9 +59,9 @@ def _counts(launch: LaunchRecord, pair: Pair) -> bool:
     return launch.purpose == "measure" and launch.pair == pair.name and launch.stage != VOID
 
 
-def _rows(label: str, pair: Pair, attempts: Attempts, rules: Rules) -> list[Row]:
+def _bout(label: str, pair: Pair, attempts: Attempts) -> Bout:
     work = pair.base.workload
-    bout = Bout(
+    return Bout(
         label=label,
         family=f"{pair.base.environment.hardware}|{work.level}",
         base=attempts.launches(pair.base.id),
@@ -70,4 +71,3 @@ def _rows(label: str, pair: Pair, attempts: Attempts, rules: Rules) -> list[Row]
         pair=pair.name,
         layout="live-pair",
     )
-    return list(native.rows(bout, rules))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -88,21 +89,8 @@ def fixed(row: Row) -> Verdict:
     margin = math.log1p(row.margin)
     beyond = abs(delta) > margin * (1 + 1e-9)
     word = (Word.REGRESSED if delta > 0 else Word.IMPROVED) if beyond else Word.NO_WORSE
-    return Verdict(
-        workload=row.workload,
-        metric=row.metric,
-        unit=row.unit,
-        verdict=word,
-        reason=reasons.within(delta, margin) if delta and not beyond else "",
-        base=typical(base),
-        candidate=typical(candidate),
-        delta=delta,
-        effect=fraction(delta),
-        margin=row.margin,
-        n=min(len(base), len(candidate)),
-        clock=clock,
-        layout=row.layout,
-    )
+    reason = reasons.within(delta, margin) if delta and not beyond else ""
+    return _unpaired(row, word, reason, delta=delta, base=base, candidate=candidate, clock=clock)
 
 
 def separate(row: Row, clock: str) -> Verdict:
@@ -114,20 +102,8 @@ def separate(row: Row, clock: str) -> Verdict:
         return refused(Refused(row, Word.NOT_COMPARABLE, problem, clock))
     sign = -1.0 if row.better == "higher" else 1.0
     delta = sign * (_mean(candidate) - _mean(base))
-    verdict = Verdict(
-        workload=row.workload,
-        metric=row.metric,
-        unit=row.unit,
-        verdict=Word.INCONCLUSIVE,
-        reason=reasons.SEPARATE,
-        base=typical(base),
-        candidate=typical(candidate),
-        delta=delta,
-        effect=fraction(delta),
-        margin=row.margin,
-        n=min(len(base), len(candidate)),
-        clock=clock,
-        layout=row.layout,
+    verdict = _unpaired(
+        row, Word.INCONCLUSIVE, reasons.SEPARATE, delta=delta, base=base, candidate=candidate, clock=clock
     )
     if verdict.n < 2:
         return verdict
@@ -162,3 +138,31 @@ def _bad_side(sides: Sides | None) -> str:
 
 def _mean(values: list[float]) -> float:
     return math.fsum(values) / len(values)
+
+
+def _unpaired(
+    row: Row,
+    word: Word,
+    reason: str,
+    *,
+    delta: float,
+    base: Sequence[float],
+    candidate: Sequence[float],
+    clock: str,
+) -> Verdict:
+    """What is known without pairs: logarithms of both sides' values, and how far apart they are."""
+    return Verdict(
+        workload=row.workload,
+        metric=row.metric,
+        unit=row.unit,
+        verdict=word,
+        reason=reason,
+        base=typical(base),
+        candidate=typical(candidate),
+        delta=delta,
+        effect=fraction(delta),
+        margin=row.margin,
+        n=min(len(base), len(candidate)),
+        clock=clock,
+        layout=row.layout,
+    )
