@@ -43,6 +43,7 @@ class PrivatePodman(PrivateEngine):
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                cwd=self.folder,  # its container monitor writes a file named `oom` where it stands
                 env={**os.environ, "PATH": _path(), "CONTAINERS_CONF": str(config)},
             )
         deadline = time.monotonic() + _START_S

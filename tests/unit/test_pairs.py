@@ -26,10 +26,16 @@ BASE, NEW = "toy-1.0-cpu", "toy-2.0-cpu"
 
 
 @pytest.fixture(autouse=True)
-def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slices of milliseconds: what is tested is who is timed when, not how long anything takes."""
+def _short_and_calm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices of milliseconds, and no block that the test's own machine spoiled: only planted faults count."""
+
+    def planted(ended: pair.Ended) -> bool:
+        flags = [flag for result in ended.results for flag in result.flags]
+        return any(flag.code in pairs.SPOILERS and flag.text == "planted" for flag in flags)
+
     monkeypatch.setattr(pair, "SLICE_S", 0.004)
     monkeypatch.setattr(pairs, "PILOT", {"calls": 10, "seconds": 0.2})
+    monkeypatch.setattr(pairs, "_spoiled", planted)
 
 
 def until(blocks: int) -> Callable[..., Mapping[Pair, Stage]]:
@@ -154,8 +160,8 @@ def test_a_block_that_the_machine_spoiled_is_replaced(tmp_path: Path, code: str)
     sweep.run(schedule=PairSchedule(until(3), open_live=meddling(spoil)))
     launches = [one for c in sweep.cells for one in sweep.stored().attempts().launches(c.id)]
     void = [(one.pair, one.block) for one in launches if one.stage == VOID]
-    assert void, "the machine of the test may have spoiled others as well"
-    assert all(void.count(block) == 2 for block in void), "both halves, whichever was spoiled"
+    assert len(void) == 2, "both halves of the one block, whichever was spoiled"
+    assert void[0] == void[1]
 
 
 def test_a_machine_that_always_spoils_is_measured_as_it_is(tmp_path: Path) -> None:
