@@ -77,6 +77,8 @@ class TaskKind(enum.StrEnum):
     CHECKPOINT = "checkpoint"  # make a checkpoint folder (PyTorch environment)
     EXPORT = "export"  # checkpoint -> ONNX (PyTorch environment)
     REFERENCE = "reference"  # float64 outputs and the noise floor (PyTorch environment)
+    ORACLE = "oracle"  # operator cases: model file, inputs, float64 outputs (an environment with `onnx`)
+    OPERATORS = "operators"  # many operator cases, one after the other, each once: right or wrong
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,6 +113,55 @@ class ModelSpec:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     build: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Node:
+    """One node of an operator case: names of tensors, "" for an optional one that is left out."""
+
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # as ONNX names them
+    domain: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class TensorSpec:
+    """One tensor that goes into an operator case, and how its values are made.
+
+    `dtype` in ONNX's words, lower case ("float32", "bfloat16", "int64", "bool"). `generator` is a
+    name of `matrix_adapters.operators.generators`, `options` its parameters. `layout` other than
+    "contiguous": the same values with other strides ("transposed", "strided", "broadcast").
+    `constant`: part of the model file (an initialiser) in place of a fed input.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    generator: str = "normal"
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    layout: str = "contiguous"
+    constant: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class OperatorCase:
+    """One operator (or a few) on tensors of stated shapes: a model file of a node or a few.
+
+    `name` is unique in its suite together with `dtype`: "Gelu/tanh". `dtype` is the type under
+    test, as in `TensorSpec`. `oracle`: "float64" (inputs rounded to their types, then promoted), or
+    "as-is" where the types are the meaning (casts, quantisation, integers).
+    """
+
+    name: str
+    dtype: str
+    nodes: tuple[Node, ...]
+    inputs: tuple[TensorSpec, ...]  # constants too
+    outputs: tuple[str, ...]
+    opset: int
+    oracle: str = "float64"
+    seed: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
