@@ -25,6 +25,8 @@ Backend = Literal["docker", "venv", "host"]
 CONTROL = "control"
 #: level of what was measured elsewhere and imported: only names of environment and workload are known
 IMPORTED = "imported"
+#: level of single operators: a cell's subject is then a case, "Gelu/tanh"
+OPERATOR = "operator"
 #: the arm of an environment that is measured against itself
 AA = "aa"
 #: the stage of a block that the machine spoiled, on whichever side: it was replaced and says nothing
@@ -67,7 +69,7 @@ class Workload:
     """What is computed. Cells of two environments are matched by these fields, never by id."""
 
     level: str
-    subject: str  # a model's name
+    subject: str  # a model's name; at level "operator" a case's: "Gelu/tanh"
     batch: int
     sequence: int | None  # None where the model has no such axis
     precision: str
@@ -78,6 +80,8 @@ class Workload:
     def label(self) -> str:
         if self.level in (CONTROL, IMPORTED):
             return self.subject
+        if self.level == OPERATOR:
+            return f"{self.subject} {self.precision} {self.threads}t"
         parts = [self.subject, f"b{self.batch}"]
         if self.sequence is not None:
             parts.append(f"s{self.sequence}")
@@ -87,13 +91,17 @@ class Workload:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One workload in one environment. `state` is set when planning already knows the end."""
+    """One workload in one environment. `state` is set when planning already knows the end.
+
+    `timed` is False for a cell that is right or wrong and nothing more: it has one launch, its check.
+    """
 
     environment: Environment
     workload: Workload
     arm: str = ""
     required: bool = False
     xfail: str = ""
+    timed: bool = True
     state: State | None = None
     reason: Reason | None = None
 
@@ -121,12 +129,18 @@ class Cell:
             **dataclasses_dict(self.environment),
             **dataclasses_dict(self.workload),
             "model": self.workload.subject,
+            "operator": operator_of(self.workload),
             "environment": self.environment.name,
             "arm": self.arm,
             "required": self.required,
             "state": self.state.value if self.state else "",
             "id": self.id,
         }
+
+
+def operator_of(work: Workload) -> str:
+    """The operator that a workload tests, "Gelu"; "" at other levels."""
+    return work.subject.partition("/")[0] if work.level == OPERATOR else ""
 
 
 def dataclasses_dict(value: Any) -> dict[str, Any]:
@@ -167,6 +181,7 @@ class Parity(Model):
     limit: float | None = None
     floor: float | None = None
     max_scaled_error: float | None = None
+    max_ulps: float | None = None  # of operators: in units of the last place of the case's dtype
     cosine: float | None = None
     top1_agreement: float | None = None
     least_passing: float | None = None
@@ -207,7 +222,7 @@ class LaunchRecord(Model):
     """One fresh process, as the store keeps it (one line per attempt)."""
 
     cell: str
-    purpose: Literal["measure", "memory", "pilot"]
+    purpose: Literal["measure", "memory", "pilot", "check"]  # check: a place in a correctness batch
     block: int
     attempt: int = 1
     pair: str = ""  # of a live pair: its name, which is the candidate's (see `matrix.sweep.pairs`)
