@@ -7,15 +7,19 @@ catalog's costs were measured on; `matrix plan` prints it as an estimate.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from matrix.catalog.types import DEFAULT_SEQUENCE, Catalog, ModelEntry
 from matrix.config.sweep import MeasureChoice
-from matrix.records import Cell, Environment
+from matrix.records import OPERATOR, Cell, Environment
 
 ARTEFACT_FRAMEWORK = "pytorch"  # whose environment makes checkpoints, exports and references
 ARTEFACT_HARDWARE = "cpu"
-PARALLEL = 2  # builds, artefacts and memory launches at once
+PARALLEL = 2  # builds, artefacts, memory launches and correctness batches at once
+#: operator cases: seconds that checking one takes, and making its files, measured on 2 cores
+CHECK_S, ORACLE_S = 0.02, 0.02
+ORACLE_BATCH = 100  # cases whose files one task makes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,13 +61,14 @@ def estimate(
     if maker is not None:
         environments[maker] = None
     to_build = tuple(e for e in environments if e not in built)
-    to_make = tuple(m for m in dict.fromkeys(c.workload.subject for c in cells) if m not in cached)
+    subjects = dict.fromkeys(c.workload.subject for c in cells if c.workload.level != OPERATOR)
+    to_make = tuple(m for m in subjects if m not in cached)
     builds = [catalog.frameworks[e.framework].builds[e.build].cost for e in to_build]
     makes = [models[name].cost for name in to_make]
     return Estimate(
         build_s=_parallel([cost.build_s for cost in builds]),
-        artefacts_s=_parallel([cost.make_s for cost in makes]),
-        launches_s=_launches(cells, models, catalog, measure),
+        artefacts_s=_parallel([cost.make_s for cost in makes]) + _oracle(cells, catalog),
+        launches_s=_launches(cells, models, catalog, measure) + _checks(cells, catalog),
         environments_mb=sum(cost.disk_mb for cost in builds),
         models_mb=sum(cost.disk_mb for cost in makes),
         to_build=to_build,
@@ -89,10 +94,8 @@ def _launches(
     cells: list[Cell], models: Mapping[str, ModelEntry], catalog: Catalog, measure: MeasureChoice
 ) -> float:
     """Timed launches one after another; memory launches two at once; one discarded launch per environment."""
-    start = {
-        e: catalog.frameworks[e.framework].builds[e.build].cost.launch_s
-        for e in dict.fromkeys(cell.environment for cell in cells)
-    }
+    cells = [cell for cell in cells if cell.timed and cell.workload.level != OPERATOR]
+    start = {e: _start(e, catalog) for e in dict.fromkeys(cell.environment for cell in cells)}
     total = sum(start.values())
     for cell in cells:
         call_s = _call_s(cell, models[cell.workload.subject])
@@ -105,6 +108,28 @@ def _launches(
         total += measure.launches * (launch_s + call_s + warm_s + steady_s)
         total += (launch_s + (1 + measure.warmup_calls) * call_s) / PARALLEL
     return total
+
+
+def _checks(cells: list[Cell], catalog: Catalog) -> float:
+    """Correctness batches, two at once: one start for each environment, variant and number of threads."""
+    batches = Counter(
+        (c.environment, c.workload.variant, c.workload.threads) for c in cells if c.workload.level == OPERATOR
+    )
+    return _parallel([_start(b[0], catalog) + count * CHECK_S for b, count in batches.items()])
+
+
+def _oracle(cells: list[Cell], catalog: Catalog) -> float:
+    """Their files, some of which may be in the cache: planning does not look."""
+    cases = {(c.workload.subject, c.workload.precision) for c in cells if c.workload.level == OPERATOR}
+    maker = artefact_environment(catalog)
+    if not cases or maker is None:
+        return 0
+    batches = -(-len(cases) // ORACLE_BATCH)
+    return _parallel([_start(maker, catalog) + len(cases) / batches * ORACLE_S] * batches)
+
+
+def _start(environment: Environment, catalog: Catalog) -> float:
+    return catalog.frameworks[environment.framework].builds[environment.build].cost.launch_s
 
 
 def _call_s(cell: Cell, model: ModelEntry) -> float:

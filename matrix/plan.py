@@ -13,14 +13,14 @@ import functools
 import itertools
 import operator
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from matrix.catalog.types import Catalog, Framework, ModelEntry
 from matrix.config.sweep import ALL, AUTO, FrameworkChoice, SweepConfig, sequences
 from matrix.errors import UsageError
 from matrix.estimate import Estimate, estimate
-from matrix.records import Cell, Environment, Workload
+from matrix.records import Cell, Environment, Workload, operator_of
 from matrix.select import FIELDS, Selector, hints, selector
 from matrix_adapters.protocol import Reason, State
 
@@ -66,15 +66,17 @@ def make_plan(
     usable_threads: int | None = None,
     built: Collection[Environment] = (),
     cached: Collection[str] = (),
+    memory_limit: int | None = None,
 ) -> Plan:
     """Plan `config` for a machine with `hardware`.
 
     `usable_threads` is what `threads: all` means here; `built` environments and models
-    whose artefacts are `cached` cost nothing in the estimate. Raises UsageError for a
+    whose artefacts are `cached` cost nothing in the estimate. `memory_limit`: bytes that one
+    operator case may need; a share of what there is, where none is given. Raises UsageError for a
     wrong `select`, and for one that chooses no cell.
     """
     threads = usable_threads or _visible_cpus()
-    planned = itertools.islice(_cells(config, catalog, hardware, threads), MOST_CELLS + 1)
+    planned = itertools.islice(_cells(config, catalog, hardware, threads, memory_limit), MOST_CELLS + 1)
     cells = [_with_rules(cell, config) for cell in planned]
     if len(cells) > MOST_CELLS:
         raise UsageError(
@@ -121,10 +123,24 @@ _Verdict = tuple[State, Reason] | None
 
 
 def _cells(
-    config: SweepConfig, catalog: Catalog, hardware: Mapping[str, HardwareFound], threads: int
+    config: SweepConfig,
+    catalog: Catalog,
+    hardware: Mapping[str, HardwareFound],
+    threads: int,
+    memory_limit: int | None,
 ) -> Iterator[Cell]:
     """The product, duplicates removed. Reasons are shared objects: many cells, few reasons."""
     columns = _columns(config, catalog, hardware)
+    yield from _model_cells(config, columns, threads)
+    if config.operators:
+        from matrix.operators.planning import operator_cells  # only for a sweep that has some
+
+        counts = [threads if t == ALL else t for t in config.threads]
+        usable = functools.partial(_crowded, usable=threads)
+        yield from operator_cells(config.operators, columns, counts, usable, memory_limit=memory_limit)
+
+
+def _model_cells(config: SweepConfig, columns: Sequence[_Column], threads: int) -> Iterator[Cell]:
     seen: set[tuple[Environment, Workload]] = set()
     for model in config.models:
         for batch, sequence, precision, count in _points(config, model, threads):
@@ -307,6 +323,7 @@ def _select(cells: list[Cell], select: Selector) -> list[Cell]:
 def _getter(name: str) -> Callable[[Cell], Any]:
     special: dict[str, Callable[[Cell], Any]] = {
         "model": operator.attrgetter("workload.subject"),
+        "operator": lambda cell: operator_of(cell.workload),
         "environment": operator.attrgetter("environment.name"),
         "state": lambda cell: cell.state.value if cell.state else "",
     }

@@ -7,12 +7,14 @@ process that dies while making one leaves only a temporary folder, which the nex
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
 import shutil
+import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from matrix.errors import StorageError
 from matrix_adapters.protocol import file_hash, write_atomic
 
 CONTENTS_FILE = "contents.json"
+
+_ABANDONED_S = 86400  # an unfinished folder of that age belongs to nobody
 
 Make = Callable[[Path], tuple[int, Mapping[str, Any]]]
 
@@ -41,7 +45,7 @@ class ContentCache:
         `make` raises, leaving nothing behind.
         """
         home = self.root / kind
-        try:
+        with self._room(f"making {kind} {name}"):
             home.mkdir(parents=True, exist_ok=True)
             with FileLock(home / f".{name}-{keys[0]}.lock"):
                 for key in keys:
@@ -49,10 +53,37 @@ class ContentCache:
                     if self._intact(folder):
                         return folder
                 return self._made(home, name, keys, make)
+
+    def find(self, kind: str, name: str, key: str) -> Path | None:
+        """The folder of that key where it is there and intact; nothing is made, nothing is waited for."""
+        folder = self.root / kind / f"{name}-{key}"
+        return folder if self._intact(folder) else None
+
+    @contextlib.contextmanager
+    def workspace(self, kind: str) -> Iterator[Path]:
+        """An empty folder beside those of `kind`: what is made in it becomes one of them by a rename."""
+        home = self.root / kind
+        with self._room(f"making {kind}"):
+            home.mkdir(parents=True, exist_ok=True)
+            for left in home.glob(".work-*"):
+                if time.time() - left.stat().st_mtime > _ABANDONED_S:  # by a process that died
+                    shutil.rmtree(left, ignore_errors=True)
+            folder = home / f".work-{uuid.uuid4().hex[:8]}"
+            folder.mkdir()
+            try:
+                yield folder
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _room(self, doing: str) -> Iterator[None]:
+        """Raises StorageError for a full disk."""
+        try:
+            yield
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise StorageError(
-                    f"no space left in {self.root} while making {kind} {name}: free some, or set "
+                    f"no space left in {self.root} while {doing}: free some, or set "
                     "FRAMEWORK_MATRIX_HOME to a larger disk"
                 ) from error
             raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from matrix.artefacts import expected as expected_outputs
 from matrix.artefacts.content_cache import ContentCache, files_hash, read_contents
 from matrix.catalog.types import InputEntry, ModelEntry
 from matrix.errors import ConfigError
+from matrix.execution.cancel import Cancel
+from matrix.operators.store import NotPrepared, OperatorStore, PreparedCase
 from matrix.records import Workload
 from matrix_adapters.protocol import (
     HEARTBEAT_FILE,
@@ -28,6 +30,7 @@ from matrix_adapters.protocol import (
     SAMPLES_FILE,
     TASK_FILE,
     ModelSpec,
+    OperatorCase,
     Reason,
     Result,
     State,
@@ -125,6 +128,14 @@ class ArtefactStore:
             paths["onnx"], facts["onnx"] = exported, export_facts
             hashes["onnx"] = export_facts["files"][ONNX_FILE]["sha256"]
         return Artefacts(paths=paths, hashes=hashes, spec=source.spec, facts=facts)
+
+    def prepare_operators(
+        self, cases: Sequence[OperatorCase], run: RunTask, *, ended: Callable[[int], None], cancel: Cancel
+    ) -> dict[tuple[str, str], PreparedCase | NotPrepared]:
+        """Find or make the files of operator cases; see `matrix.operators.store`."""
+        return OperatorStore(self._cache, self._environment_key).prepare(
+            cases, run, ended=ended, cancel=cancel
+        )
 
     # --- inputs ---------------------------------------------------------------------------
 

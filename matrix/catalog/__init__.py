@@ -72,6 +72,7 @@ def load_from(root: Path, *, third_parties: bool = True) -> Catalog:
         metrics=metrics,
         tolerances=tolerances,
         sweeps=sweeps,
+        operators=root / "operators",
         broken=broken,
     )
 

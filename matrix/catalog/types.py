@@ -12,6 +12,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from matrix.catalog.operator_rules import OperatorRule
 from matrix_adapters.protocol import ModelSpec
 
 # A part of file names in the cache, and typed on command lines.
@@ -372,9 +373,13 @@ class ToleranceRule(Entry):
 
 
 class Tolerances(Entry):
-    """Parity rules by precision, and when a model is too ill-conditioned to be judged."""
+    """Parity rules by precision, and when a model is too ill-conditioned to be judged.
+
+    `operators` has one row per kind of operator.
+    """
 
     inference: dict[str, ToleranceRule]
+    operators: dict[str, OperatorRule] = {}
     ill_conditioned_floor: Annotated[float, Field(gt=0)]
 
 
@@ -395,4 +400,6 @@ class Catalog:
     metrics: Mapping[str, Metric]
     tolerances: Tolerances
     sweeps: Mapping[str, Path]
+    #: folder of the operators' entries: many, and read only where one is named (`matrix.operators.load`)
+    operators: Path = Path("operators")
     broken: Mapping[str, str] = dataclasses.field(default_factory=dict)

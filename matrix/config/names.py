@@ -40,6 +40,7 @@ def check_names(checker: Checker, folder: Path, catalog: Catalog) -> None:
         _framework(checker, loc, entry, catalog)
     _hardware(checker, data, (), catalog)
     _models(checker, data, folder, catalog)
+    _operators(checker, data, catalog)
     for loc, value in _items(data, (), "precisions"):
         if isinstance(value, str) and value in _PRECISION_WORDS:
             checker.add(loc, f'{value} is written "{_PRECISION_WORDS[value]}" here')
@@ -105,6 +106,19 @@ def _models(checker: Checker, data: Mapping[str, Any], folder: Path, catalog: Ca
                 checker.add((*loc, "name"), f"a second model is called {name!r}: choose another name")
             seen.add(str(name))
             _paths(checker, loc, entry, folder)
+
+
+def _operators(checker: Checker, data: Mapping[str, Any], catalog: Catalog) -> None:
+    """Words that choose operator cases. The catalog's operators are read only where there are any."""
+    words = [(loc, word) for loc, word in _items(data, (), "operators") if isinstance(word, str)]
+    if not words:
+        return
+    from matrix.operators import load, suites
+
+    known = load.load_operators(catalog.operators)
+    for loc, word in words:
+        if text := suites.problem(word, known):
+            checker.add(loc, text)
 
 
 def _paths(checker: Checker, loc: Loc, entry: Mapping[str, Any], folder: Path) -> None:

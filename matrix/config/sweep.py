@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import Discriminator, Field, Tag
 
@@ -24,6 +24,9 @@ from matrix.select import Selector, selector
 from matrix.strict_yaml.located import Checker, did_you_mean
 from matrix.strict_yaml.source import Document, Loc, from_data, read
 from matrix_adapters.protocol import Measure
+
+if TYPE_CHECKING:
+    from matrix.operators.expand import CatalogCase
 
 __all__ = [
     "FrameworkChoice",
@@ -108,11 +111,16 @@ _Threads = Annotated[Annotated[str, Tag("name")] | Annotated[Count, Tag("mapping
 
 
 class SweepFile(Entry):
-    """A sweep: frameworks x hardware x models x parameters, and how each cell is measured."""
+    """A sweep: frameworks x hardware x models or operators x parameters, and how each cell is measured."""
 
     name: Annotated[str, Field(min_length=1)]
     frameworks: list[_NameOrFramework] = Field(min_length=1)
-    models: list[_NameOrModel] = Field(min_length=1)
+    models: list[_NameOrModel] = Field(default=[], min_length=1)
+    operators: list[Annotated[str, Field(min_length=1)]] = Field(
+        default=[],
+        min_length=1,
+        description="suites (standard, edges), operators (Gelu) or cases (Gelu/tanh), each in all its types",
+    )
     hardware: list[str] = Field(default=[AUTO], min_length=1)
     precisions: list[Precision] = Field(default=["fp32"], min_length=1)
     batch: list[Count] = Field(default=[1], min_length=1)
@@ -142,7 +150,8 @@ class SweepConfig:
 
     name: str
     frameworks: tuple[FrameworkChoice, ...]
-    models: tuple[ModelEntry, ...]
+    models: tuple[ModelEntry, ...] = ()
+    operators: tuple[CatalogCase, ...] = ()
     hardware: tuple[str, ...] = (AUTO,)
     precisions: tuple[str, ...] = ("fp32",)
     batch: tuple[int, ...] = (1,)
@@ -182,6 +191,8 @@ def _resolve(document: Document, folder: Path, catalog: Catalog) -> SweepConfig:
     checker = Checker(document)
     check_names(checker, folder, catalog)
     sweep = checker.validate(SweepFile)
+    if isinstance(document.data, Mapping) and not {"models", "operators"} & set(document.data):
+        checker.add(("models",), "`models` is missing (or `operators`, or both)")
     if sweep is None:
         checker.finish()
         raise AssertionError("a sweep that is not valid has problems")
@@ -202,6 +213,7 @@ def _resolve(document: Document, folder: Path, catalog: Catalog) -> SweepConfig:
         name=sweep.name,
         frameworks=frameworks,
         models=models,
+        operators=_cases(sweep.operators, catalog),
         hardware=_unique(sweep.hardware),
         precisions=_unique(sweep.precisions),
         batch=_unique(sweep.batch),
@@ -231,6 +243,14 @@ def _models(checker: Checker, sweep: SweepFile, catalog: Catalog) -> tuple[Model
             _check_inputs(checker, (*loc, "inputs"), entry, sweep)
             _check_expected(checker, (*loc, "expected"), entry)
     return tuple(models.values())
+
+
+def _cases(words: Iterable[str], catalog: Catalog) -> tuple[CatalogCase, ...]:
+    if not words:
+        return ()
+    from matrix.operators import load, suites  # many entries: only for a sweep that names some
+
+    return suites.chosen(words, load.load_operators(catalog.operators))
 
 
 def _check_inputs(checker: Checker, loc: Loc, model: ModelEntry, sweep: SweepFile) -> None:

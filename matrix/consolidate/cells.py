@@ -16,6 +16,7 @@ from matrix.consolidate import contract, reduce
 from matrix.consolidate import flags as cell_flags
 from matrix.consolidate.evidence import Evidence, Slot, latest
 from matrix.records import (
+    OPERATOR,
     Cell,
     EnvironmentRecord,
     LaunchRecord,
@@ -48,7 +49,8 @@ def _record(cell: Cell, evidence: Evidence, registry: Mapping[str, Metric], rows
     launches = evidence.launches(cell.id)
     last = latest(launches)
     built = evidence.environments.get(cell.environment.name)
-    state, reason = _state(cell, evidence, last)
+    needed = evidence.needed(cell, last)
+    state, reason = _state(cell, evidence, last, needed)
     environment = _environment(cell, built)
     record = Record(
         id=cell.id,
@@ -67,7 +69,7 @@ def _record(cell: Cell, evidence: Evidence, registry: Mapping[str, Metric], rows
     )
     if not launches:
         return record
-    done = [last[slot] for slot in evidence.needed(last) if slot in last]
+    done = [last[slot] for slot in needed if slot in last]
     artefact = evidence.artefact(cell)
     changes: dict[str, Any] = {
         "parity": _parity(done),
@@ -89,13 +91,13 @@ def _record(cell: Cell, evidence: Evidence, registry: Mapping[str, Metric], rows
 
 
 def _state(
-    cell: Cell, evidence: Evidence, last: Mapping[Slot, LaunchRecord]
+    cell: Cell, evidence: Evidence, last: Mapping[Slot, LaunchRecord], needed: Sequence[Slot]
 ) -> tuple[State, ReasonRecord | None]:
     if cell.state is not None:
         return cell.state, _reason(cell.reason)
     built = evidence.environments.get(cell.environment.name)
     artefact = evidence.artefact(cell)
-    launched = _launched_state(evidence, last)
+    launched = _launched_state(evidence, last, needed)
     if launched is not None and launched[0] not in (State.NOT_RUN, State.INTERRUPTED):
         return launched
     if launched is not None:  # something is still to do: say what stood in the way
@@ -106,14 +108,13 @@ def _state(
 
 
 def _launched_state(
-    evidence: Evidence, last: Mapping[Slot, LaunchRecord]
+    evidence: Evidence, last: Mapping[Slot, LaunchRecord], needed: Sequence[Slot]
 ) -> tuple[State, ReasonRecord | None] | None:
     """The state by the launches alone; None when all of them are ok.
 
     What failed first decides; a wrong result counts less than a failure, and a stop
     less than a wrong result that is already known.
     """
-    needed = evidence.needed(last)
     bad = [(slot, last[slot]) for slot in needed if slot in last and last[slot].state is not State.OK]
     for group in (_is_failure, _is_incorrect):
         for slot, launch in bad:
@@ -161,12 +162,17 @@ def _numbers(
             environment=environment,
             parity=known["parity"],
             level=cell.workload.level,
+            timed=cell.timed,
         )
     except reduce.UnknownMetric as error:
         reason = ReasonRecord(code="unknown_metric", text=str(error))
         return {"state": State.FAILED, "reason": reason}
     latencies = [launch.metrics["latency_ms"] for launch in measured if "latency_ms" in launch.metrics]
-    terms = contract.contract_of(cell.workload, _of_timed(done), evidence.artefact(cell), evidence.measure)
+    artefact = evidence.artefact(cell)
+    if cell.timed:
+        terms = contract.contract_of(cell.workload, _of_timed(done), artefact, evidence.measure)
+    else:
+        terms = contract.of_check(cell.workload, _of_timed(done), artefact)
     return {
         "metrics": metrics,
         "absent": absent,
@@ -199,7 +205,8 @@ class _Rows:
 
     @staticmethod
     def _key(work: Workload) -> tuple[Any, ...]:
-        return (work.level, work.subject, work.batch, work.sequence)
+        of_type = work.precision if work.level == OPERATOR else ""
+        return (work.level, work.subject, work.batch, work.sequence, of_type)
 
     @staticmethod
     def _digests(cell: Cell, evidence: Evidence) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,17 @@ COMPARED = ("boundary", "transfer", "precision", "math_mode", "threads", "cache"
 _ASKED = ("launches", "samples", "max_steady_s", "min_sample_s")
 
 
+def of_check(workload: Workload, launch: LaunchRecord, artefact: ArtefactAttempt | None) -> dict[str, Any]:
+    """The contract of a cell that was checked and not timed."""
+    return {
+        "device": launch.effective.get("device"),
+        "precision": workload.precision,
+        "math_mode": launch.effective.get("math_mode"),
+        "threads": launch.effective.get("threads", workload.threads),
+        "inputs": artefact.hashes.get("inputs") if artefact else None,
+    }
+
+
 def difference(base: Mapping[str, Any], candidate: Mapping[str, Any]) -> tuple[str, str, str] | None:
     """The first compared field that differs, and both values; None where the contracts agree.
 

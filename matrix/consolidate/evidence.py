@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from matrix.consolidate import reduce
-from matrix.records import Cell, LaunchRecord, ReasonRecord
+from matrix.records import OPERATOR, Cell, LaunchRecord, ReasonRecord, Workload
 from matrix.store.formats import ArtefactAttempt, EnvironmentAttempt, RunHeader
 
 #: one launch that a cell needs: its purpose, its block, and the pair it is half of
@@ -27,10 +27,10 @@ class Evidence:
     measure: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     pairs: bool = False  # of an A/B run: its cells have a pilot, and as many blocks as it took
 
-    def needed(self, last: Mapping[Slot, LaunchRecord]) -> tuple[Slot, ...]:
+    def needed(self, cell: Cell, last: Mapping[Slot, LaunchRecord]) -> tuple[Slot, ...]:
         """The launches without which a cell is not done. `last` holds those that there are."""
-        if not self.pairs:
-            return slots(self.blocks)
+        if not self.pairs or not cell.timed:
+            return slots_of(cell, self.blocks)
         # A pilot checks the outputs; how many blocks follow depends on the other side as well.
         return tuple(last) if any(slot[0] == "pilot" for slot in last) else (("pilot", 0, ""), *last)
 
@@ -39,12 +39,29 @@ class Evidence:
         environment = self.environments.get(cell.environment.name)
         work = cell.workload
         consumes = environment.consumes if environment else ""
+        if work.level == OPERATOR:  # its files are the same for all that check it
+            return self.artefacts.get(operator_artefact(work))
         return self.artefacts.get((work.subject, work.batch, work.sequence, consumes))
 
 
+def operator_artefact(work: Workload) -> tuple[str, int, int | None, str]:
+    """The key of what an operator case is run from: a case is another one in every type."""
+    return (f"{work.subject} {work.precision}", work.batch, work.sequence, OPERATOR)
+
+
+#: the one launch that says whether an operator case is right: a place in a correctness batch
+CHECK: Slot = ("check", 0, "")
+
+
 def slots(blocks: int) -> tuple[Slot, ...]:
-    """The launches every cell needs: one for memory, one timed in each block."""
+    """The launches every timed cell needs: one for memory, one timed in each block."""
     return (("memory", 0, ""), *(("measure", block, "") for block in range(blocks)))
+
+
+def slots_of(cell: Cell, blocks: int) -> tuple[Slot, ...]:
+    """The launches this cell needs: of an operator its check first, and no more where it is not timed."""
+    check = (CHECK,) if cell.workload.level == OPERATOR else ()
+    return (*check, *slots(blocks)) if cell.timed else check
 
 
 def slot_of(launch: LaunchRecord) -> Slot:

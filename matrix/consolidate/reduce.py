@@ -26,7 +26,9 @@ FIRST_OUTPUT_PHASES = ("import_s", "load_s", "compile_s", "first_call_s")
 #: the metric that the raw samples of a launch are samples of
 TIMED_METRIC = "latency_ms"
 #: metrics that come from the cell's parity
-PARITY_METRICS = ("max_scaled_error", "cosine", "top1_agreement")
+PARITY_METRICS = ("max_scaled_error", "max_ulps", "cosine", "top1_agreement")
+#: those of them that a cell has which was checked and not timed
+_CHECKED = ("max_scaled_error", "max_ulps")
 
 
 class UnknownMetric(ValueError):
@@ -65,11 +67,17 @@ def reduce(
     environment: EnvironmentRecord,
     parity: Parity | None,
     level: str = "inference",
+    timed: bool = True,
 ) -> tuple[dict[str, MetricValue], dict[str, str]]:
-    """Values by metric id, and the reasons of those that have none. Raises UnknownMetric."""
+    """Values by metric id, and the reasons of those that have none. Raises UnknownMetric.
+
+    Where nothing was `timed`, the metrics of time and memory do not exist: they are not even absent.
+    """
     values = _values(registry, launches)
     registry = {
-        name: metric for name, metric in registry.items() if name in values or metric.exists_at(level)
+        name: metric
+        for name, metric in registry.items()
+        if name in values or (metric.exists_at(level) and (timed or name in _CHECKED))
     }
     derived = {
         "time_to_first_output_s": _of_timed(launches, first_output_s),
@@ -106,6 +114,7 @@ _WHY_ABSENT = {
     "peak_device_memory_bytes": "no memory launch, or no device memory",
     "max_scaled_error": "outputs were not judged",
     "cosine": "outputs were not judged",
+    "max_ulps": "outputs were not judged, or are no floating-point numbers",
     "top1_agreement": "this model has no class scores to rank",
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -89,20 +90,25 @@ class LineFile:
 
     def append(self, data: Any) -> tuple[int, int]:
         """Add one line; returns its offset and length. Nothing is left of it when that fails."""
-        line = dump_line(data)
-        offset = self.size
+        return self.append_all([data])[0]
+
+    def append_all(self, items: Iterable[Any]) -> list[tuple[int, int]]:
+        """Add a line for each, synced once; their offsets and lengths. All of them, or none."""
+        lines = [dump_line(data) for data in items]
+        offset, text = self.size, b"".join(lines)
         try:
             written = 0
-            while written < len(line):
-                written += os.write(self._descriptor, line[written:])
+            while written < len(text):
+                written += os.write(self._descriptor, text[written:])
             _sync(self._descriptor)
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, offset)
                 os.lseek(self._descriptor, offset, os.SEEK_SET)
             raise storage_error(error, self.path) from error
-        self.size += len(line)
-        return offset, len(line)
+        self.size += len(text)
+        ends = list(itertools.accumulate(map(len, lines), initial=offset))
+        return [(start, len(line)) for start, line in zip(ends, lines, strict=False)]
 
     def close(self) -> None:
         os.close(self._descriptor)

@@ -224,6 +224,12 @@ class RunStore:
         offset, length = self._lines.append({"kind": _KIND_OF[type(attempt)], **dump(attempt)})
         self.attempts.add(attempt, offset, length)
 
+    def append_all(self, attempts: Sequence[Attempt]) -> None:
+        """Add many at the price of one. Raises StorageError."""
+        places = self._lines.append_all({"kind": _KIND_OF[type(a)], **dump(a)} for a in attempts)
+        for attempt, (offset, length) in zip(attempts, places, strict=True):
+            self.attempts.add(attempt, offset, length)
+
     def update_header(self, **changes: Any) -> None:
         """Replace fields of run.json. Raises StorageError."""
         self.header = self.header.model_copy(update=changes)

@@ -48,13 +48,16 @@ class Checker:
         loc = tuple(loc)
         return any(p.loc[: len(loc)] == loc or (p.loc and loc[: len(p.loc)] == p.loc) for p in self.problems)
 
-    def validate(self, model: type[_Model]) -> _Model | None:
-        """The document as a `model`, or None with the problems recorded."""
+    def validate(self, model: type[_Model], at: Loc = ()) -> _Model | None:
+        """The document, or the value at `at` in it, as a `model`; None with the problems recorded."""
+        data = self.document.data
+        for part in at:
+            data = data[part]
         try:
-            return model.model_validate(self.document.data)
+            return model.model_validate(data)
         except ValidationError as error:
             for details in error.errors(include_url=False):
-                self._explain(details, model)
+                self._explain(details, model, at)
             return None
 
     def finish(self) -> None:
@@ -63,13 +66,14 @@ class Checker:
             problems = sorted(self.problems, key=lambda p: p.position)
             raise ConfigError([self.document.message(p) for p in problems])
 
-    def _explain(self, details: _Details, model: type[BaseModel]) -> None:
-        loc: Loc = details["loc"]
+    def _explain(self, details: _Details, model: type[BaseModel], at: Loc) -> None:
+        loc: Loc = (*at, *details["loc"])
         kind: str = details["type"]
         found, _ = self.document.place(loc)
         parent = found[:-1] if found and found[-1] == loc[-1] else found
         if kind == "extra_forbidden":
-            self.add(loc, "unknown key" + did_you_mean(str(loc[-1]), _keys(model, parent)), key=True)
+            known = _keys(model, parent[len(at) :])
+            self.add(loc, "unknown key" + did_you_mean(str(loc[-1]), known), key=True)
         elif kind == "missing":
             self.add(loc, f"`{loc[-1]}` is missing")
         else:
@@ -139,12 +143,15 @@ def _keys(model: type[BaseModel], loc: Loc) -> list[str]:
     kinds: list[Any] = [model]
     for part in loc:
         kinds = [inner for kind in kinds for inner in _descend(kind, part)]
-    return [name for kind in kinds if _is_model(kind) for name in kind.model_fields]
+    return [
+        field.alias or name for kind in kinds if _is_model(kind) for name, field in kind.model_fields.items()
+    ]
 
 
 def _descend(kind: Any, part: str | int) -> Iterator[Any]:
     if _is_model(kind):
-        field = kind.model_fields.get(str(part))
+        fields = kind.model_fields
+        field = fields.get(str(part)) or next((f for f in fields.values() if f.alias == part), None)
         if field is not None:
             yield from _alternatives(field.annotation)
     elif typing.get_origin(kind) in (list, tuple, dict):

@@ -72,16 +72,17 @@ class Document:
         return prefix + (f"{dotted}: " if dotted else "") + problem.text
 
 
-def read(path: Path, name: str | None = None) -> Document:
+def read(path: Path, name: str | None = None, *, not_finite: bool = False) -> Document:
     """Parse the file at `path`. Raises ConfigError when it cannot be read or is not YAML at all.
 
     Lesser mistakes (duplicate keys, `off` for a string, ...) are in the document's `problems`.
+    `not_finite`: `.nan` and `.inf` are numbers here, in a file that tests with them on purpose.
     """
     name = name or str(path)
-    return parse(_text(path, name), name)
+    return parse(_text(path, name), name, not_finite=not_finite)
 
 
-def parse(text: str, name: str) -> Document:
+def parse(text: str, name: str, *, not_finite: bool = False) -> Document:
     """Parse `text`; `name` is what messages call it. See `read`."""
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
@@ -97,7 +98,7 @@ def parse(text: str, name: str) -> Document:
     if root is None:
         raise ConfigError([f"{name}:1:1: the file is empty"])
     try:
-        return _Builder(name).document(root)
+        return _Builder(name, not_finite).document(root)
     except RecursionError:
         raise ConfigError([f"{name}:1:1: nested too deeply"]) from None
 
@@ -201,8 +202,8 @@ def _number(text: str) -> tuple[Any, str | None]:
 class _Builder:
     """Walks the node graph once; aliases are followed, within limits."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, not_finite: bool) -> None:
+        self.name, self.not_finite = name, not_finite
         self.keys: dict[Loc, Position] = {}
         self.values: dict[Loc, Position] = {}
         self.raw: dict[Loc, str] = {}
@@ -250,6 +251,8 @@ class _Builder:
         if node.style:  # quoted, or a block: text, whatever it looks like
             return text
         self.raw[loc] = text
+        if self.not_finite and _NOT_FINITE.fullmatch(text):
+            return float(text.replace(".", "", 1))
         value, wrong = _scalar(text)
         if wrong:
             self.problem(position, loc, wrong)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from matrix.consolidate.evidence import Slot, latest, slot_of, slots
-from matrix.records import Cell, LaunchRecord
+from matrix.consolidate.evidence import CHECK, Slot, latest, slot_of, slots_of
+from matrix.records import OPERATOR, Cell, LaunchRecord
 from matrix_adapters.protocol import State
 
 #: failures that came from outside and say nothing about the cell: `--resume` tries again
@@ -32,7 +32,7 @@ class Ledger:
     def __init__(
         self, cells: Iterable[Cell], launches: Callable[[str], Sequence[LaunchRecord]], blocks: int
     ) -> None:
-        self._needed = slots(blocks)
+        self._blocks = blocks
         self._done: dict[str, set[Slot]] = {}
         self._attempts: Counter[tuple[str, Slot]] = Counter()
         self._closed: set[str] = set()
@@ -62,11 +62,13 @@ class Ledger:
 
     def needs(self, cell: Cell, slot: Slot) -> bool:
         """Whether this launch is still to be made."""
+        if not (cell.workload.level == OPERATOR if slot == CHECK else cell.timed):
+            return False
         return cell.id not in self._closed and slot not in self._done.get(cell.id, ())
 
     def is_open(self, cell: Cell) -> bool:
         """Whether any launch of the cell is still to be made."""
-        return any(self.needs(cell, slot) for slot in self._needed)
+        return any(self.needs(cell, slot) for slot in slots_of(cell, self._blocks))
 
     def may_run(self, cell: Cell) -> bool:
         """Whether nothing speaks against another launch of the cell."""

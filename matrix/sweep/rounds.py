@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from matrix.consolidate.evidence import Slot, slots
+from matrix.consolidate.evidence import Slot, slots_of
 from matrix.errors import StorageError
 from matrix.records import Cell, LaunchRecord
 from matrix.store.runs import RunStore
@@ -165,7 +165,7 @@ class Rounds:
         kinds = [
             (cell.environment, slot[0])
             for cell in self._cells
-            for slot in slots(self._blocks)
+            for slot in slots_of(cell, self._blocks)
             if self._ledger.needs(cell, slot)
         ]
         self._left, self._left_at = self._pace.left(kinds), now

@@ -125,7 +125,7 @@ def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None
 def test_a_missing_key_points_at_the_file(tmp_path: Path) -> None:
     assert mistakes(tmp_path, "name: x\n") == [
         "sweep.yaml:1:1: `frameworks` is missing",
-        "sweep.yaml:1:1: `models` is missing",
+        "sweep.yaml:1:1: `models` is missing (or `operators`, or both)",
     ]
 
 

@@ -17,6 +17,7 @@ CELL = {
     "environment": "pytorch-2.13.0-cpu",
     "model": "distilbert",
     "subject": "distilbert",
+    "operator": "",
     "level": "inference",
     "batch": 8,
     "sequence": None,
