@@ -91,11 +91,11 @@ def _evaluate(
     given = {v.name: _as_input(feed[v.name], v) for v in model.graph.input if v.name in feed}
     first = _run(model, given)
     again = _run(model, given)
-    wide_feed = {n: a.astype(np.float64) if _is_float(a) else a for n, a in given.items()}
+    wide_feed = {n: a.astype(np.float64) if is_float(a) else a for n, a in given.items()}
     wide = _run(promote(model), wide_feed)
     sets = {FLOAT64: wide, FLOAT32: first, FLOAT32_AGAIN: again}
     chosen = {file: {n: _array(n, run[n]) for n in wanted or names} for file, run in sets.items()}
-    return chosen, _narrow_operators(model, wide)
+    return chosen, narrow_operators(model, wide)
 
 
 def _as_input(array: np.ndarray, value: Any) -> np.ndarray:
@@ -109,7 +109,7 @@ def _as_input(array: np.ndarray, value: Any) -> np.ndarray:
     return array.view(onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16))
 
 
-def _is_float(array: np.ndarray) -> bool:
+def is_float(array: np.ndarray) -> bool:
     return array.dtype.kind == "f" or array.dtype.name == "bfloat16"
 
 
@@ -130,7 +130,7 @@ def _run(model: Any, feed: Mapping[str, np.ndarray]) -> dict[str, Any]:
     return values
 
 
-def _narrow_operators(model: Any, values: Mapping[str, Any]) -> list[str]:
+def narrow_operators(model: Any, values: Mapping[str, Any]) -> list[str]:
     """Operators of the main graph that left float64: by their dtype, or by rounding inside.
 
     Rounding shows as results that are all float32 numbers although an input is not.

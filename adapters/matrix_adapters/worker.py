@@ -80,6 +80,10 @@ def _handle(task: Task, launch: Launch, spoken_to: words.Words | None) -> Result
         launch.heart.enter(task.kind.value)
         with launch.heart.beating():
             return artefacts.handle(task, launch.out_dir)
+    if task.kind is TaskKind.ORACLE:
+        from matrix_adapters.operators import oracle
+
+        return oracle.handle(task, launch)
     from matrix_adapters import kinds
 
     kinds.handle(task, launch, spoken_to)

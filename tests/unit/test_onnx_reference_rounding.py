@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx_graphs import node, value
 
 from matrix_adapters.onnx_promote import OPERATORS, promote
-from matrix_adapters.onnx_reference import _narrow_operators
+from matrix_adapters.onnx_reference import narrow_operators
 
 X = np.linspace(0.1, 3, 64, dtype=np.float64)
 
@@ -21,7 +21,7 @@ def run(made: Any, operators: Any = OPERATORS) -> tuple[list[str], dict[str, Any
     wide = promote(made)
     evaluator = ReferenceEvaluator(wide, new_ops=list(operators))
     values = evaluator.run(None, {"x": X}, intermediate=True)
-    return _narrow_operators(made, values), values
+    return narrow_operators(made, values), values
 
 
 def chain(*operators: str, opset: int = 20) -> Any:
