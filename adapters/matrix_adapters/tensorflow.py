@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from matrix_adapters.adapter import Feed, Unavailable, Unsupported
+from matrix_adapters.adapter import Feed, Runner, Unavailable, Unsupported
 from matrix_adapters.keras_hub_network import KerasHubNetwork
-from matrix_adapters.protocol import ModelSpec, Task
+from matrix_adapters.protocol import ModelSpec, Task, TaskKind
 
-#: variant -> tf.function's `jit_compile`
+#: variant -> tf.function's `jit_compile`; operators have "eager" too (see `operators.tensorflow_runner`)
 _VARIANTS = {"": False, "graph": False, "xla": True}
 
 #: precision -> Keras dtype policy: weights, arithmetic and activations all have it
@@ -60,8 +60,9 @@ class Adapter:
         import tensorflow as tf
 
         self._tf = tf
-        if self._task.variant not in _VARIANTS:
-            known = ", ".join(v for v in _VARIANTS if v)
+        variants = (*_VARIANTS, "eager") if self._is_operator() else (*_VARIANTS,)
+        if self._task.variant not in variants:
+            known = ", ".join(v for v in variants if v)
             raise Unsupported(f"TensorFlow has no variant {self._task.variant!r}: use {known}")
         self._choose_device()
         # All of this is refused after the first operation.
@@ -83,11 +84,18 @@ class Adapter:
             "threads": tf.config.threading.get_intra_op_parallelism_threads(),
             "math_modes": {"tf32": tf.config.experimental.tensor_float_32_execution_enabled()},
             "libraries": {name: importlib.metadata.version(name) for name in ("keras", "keras-hub")},
-            "environment": _environment(),
+            "environment": environment_variables(),
         }
 
-    def load(self, model: ModelSpec, artefacts: Mapping[str, Path]) -> TensorFlowRunner:
-        """Build the layers and read the checkpoint's weights into them; nothing is traced yet."""
+    def load(self, model: ModelSpec, artefacts: Mapping[str, Path]) -> Runner:
+        """Build the layers and read the checkpoint's weights into them; nothing is traced yet.
+
+        For an operator case: find the mapping of each node.
+        """
+        if model.format == "operator":
+            from matrix_adapters.operators.tensorflow_runner import OperatorRunner
+
+            return OperatorRunner(self._tf, artefacts["operator"], self._task, self._index)
         import keras
 
         if "checkpoint" not in artefacts:
@@ -103,6 +111,10 @@ class Adapter:
         else:
             network = KerasHubNetwork(model, folder)
         return TensorFlowRunner(self._tf, network, model, self._task, self._index)
+
+    def _is_operator(self) -> bool:
+        model = self._task.model
+        return self._task.kind is TaskKind.OPERATORS or (model is not None and model.format == "operator")
 
     def _choose_device(self) -> None:
         """Let TensorFlow see the device asked for and no other. Raises Unavailable if it cannot."""
@@ -185,7 +197,7 @@ class TensorFlowRunner:
             "layout": self._network.layout,
             "soft_placement": tf.config.get_soft_device_placement(),
             "model": self._network.title,
-            "environment": _environment(),
+            "environment": environment_variables(),
         }
         if self._call is not None:
             facts["xla"] = bool(self._call.function_def.attr["_XlaMustCompile"].b)
@@ -252,8 +264,11 @@ def _widened(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float32) if array.dtype.name in ("bfloat16", "float16") else array
 
 
-def _environment() -> dict[str, str]:
-    """Of the variables above, those that are set; oneDNN's kernels are on unless its own says 0."""
+def environment_variables() -> dict[str, str]:
+    """Those that are set of the variables that choose kernels or change arithmetic.
+
+    oneDNN's kernels are on unless its own says 0.
+    """
     return {"TF_ENABLE_ONEDNN_OPTS": "default"} | {
         k: v for k, v in os.environ.items() if k.startswith(_VARIABLES)
     }
