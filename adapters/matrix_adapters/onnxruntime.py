@@ -6,8 +6,8 @@ fact of the build, not of the machine (#17801). So a CUDA request is believed
 only after a one-node session has run with the fallback forbidden, and the
 session of the model itself is asked again which provider leads it.
 
-An ONNX file fixes its own arithmetic, so `fp32` is the only precision here; a
-user's file is run with whatever types it holds.
+An ONNX file fixes its own arithmetic, so `fp32` is the only precision of a model; a
+user's file, and an operator case, is run with whatever types it holds.
 """
 
 from __future__ import annotations
@@ -97,21 +97,34 @@ class Adapter:
         return facts
 
     def load(self, model: ModelSpec, artefacts: Mapping[str, Path]) -> OnnxRuntimeRunner:
-        """Create the session, which also optimises the graph (it needs no shapes for that)."""
+        """Create the session, which also optimises the graph (it needs no shapes for that).
+
+        An operator case is the folder `artefacts["operator"]`.
+        """
+        if model.format == "operator":
+            from matrix_adapters import onnxruntime_operator as operator
+
+            with operator.refusals():
+                session, created = self._open(artefacts["operator"] / "model.onnx")
+            return operator.runner(session, model, self._task, created)
         if self._task.precision != "fp32":
             raise Unsupported(
                 f"the ONNX file fixes the arithmetic and the exported one is fp32: no {self._task.precision}"
             )
         if "onnx" not in artefacts:
             raise Unsupported("ONNX Runtime runs ONNX files only, and this model has none")
+        session, created = self._open(artefacts["onnx"])
+        return OnnxRuntimeRunner(session, model, self._task, created)
+
+    def _open(self, path: Path) -> tuple[Any, int | None]:
+        """A session on the device asked for, and how many threads it started."""
         before = _native_threads()
-        session = self._session(str(artefacts["onnx"]), self._providers(), strict=False)
+        session = self._session(str(path), self._providers(), strict=False)
         after = _native_threads()
-        created = None if before is None or after is None else after - before
         active = session.get_providers()[0]
         if active != _PROVIDERS[self._kind]:
             raise Unavailable(self._fell_back(active))
-        return OnnxRuntimeRunner(session, model, self._task, created)
+        return session, None if before is None or after is None else after - before
 
     def _providers(self) -> list[Any]:
         if self._kind == "cpu":
@@ -164,7 +177,7 @@ class Adapter:
             active = session.get_providers()[0]
             session.run(None, {"x": np.ones(1, np.float32)})
         except Exception as error:
-            raise Unavailable(self._fell_back(_CPU, _first_line(str(error)))) from error
+            raise Unavailable(self._fell_back(_CPU, first_line(str(error)))) from error
         if active != wanted:
             raise Unavailable(self._fell_back(active))
 
@@ -178,6 +191,8 @@ class OnnxRuntimeRunner:
     """One session; `run` returns host arrays, so the device is done when it returns."""
 
     synchronous = True
+    #: element types that are passed, and the NumPy dtype of each
+    types: Mapping[str, str] = _NUMPY_TYPES
 
     def __init__(self, session: Any, model: ModelSpec, task: Task, created_threads: int | None) -> None:
         self._session = session
@@ -190,7 +205,7 @@ class OnnxRuntimeRunner:
             raise ValueError(f"the ONNX file has no output {missing[0]!r}: it has {', '.join(produced)}")
         self._text = [name for name in self._outputs if produced[name] == "tensor(string)"]
         for name, kind in (self._types | {name: produced[name] for name in self._outputs}).items():
-            if kind not in _NUMPY_TYPES:
+            if kind not in self.types:
                 raise Unsupported(f"{name!r} is {kind}: only tensors of types that NumPy has are passed")
 
     def prepare(self, feed: Feed) -> Feed:
@@ -332,11 +347,11 @@ def _refusal(message: str, version: str) -> str | None:
     for pattern, sentence in _REFUSALS:
         if found := pattern.search(message):
             said = sentence.format(*found.groups(), version=version)
-            return f"{said} (ONNX Runtime: {_first_line(message)})"
+            return f"{said} (ONNX Runtime: {first_line(message)})"
     return None
 
 
-def _first_line(message: str) -> str:
+def first_line(message: str) -> str:
     """The first line, without the path of a source file and the signature that may lead it."""
     line = message.strip().splitlines()[0] if message.strip() else "no message"
     line = re.sub(r"/onnxruntime_src/\S+ .*?\) (?=[A-Z])", "", line)
