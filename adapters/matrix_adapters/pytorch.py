@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from matrix_adapters.adapter import Feed, Unavailable, Unsupported
+from matrix_adapters.adapter import Feed, Runner, Unavailable, Unsupported
 from matrix_adapters.protocol import ModelSpec, Task
 
 _VARIANTS = ("eager", "compile")
@@ -90,8 +90,15 @@ class Adapter:
                 continue
         return facts
 
-    def load(self, model: ModelSpec, artefacts: Mapping[str, Path]) -> PyTorchRunner:
-        """The checkpoint as a module of the asked precision, in evaluation mode, on the device."""
+    def load(self, model: ModelSpec, artefacts: Mapping[str, Path]) -> Runner:
+        """The checkpoint as a module of the asked precision, in evaluation mode, on the device.
+
+        An operator case (format "operator"): its nodes as one callable, in the case's own types.
+        """
+        if model.format == "operator":
+            from matrix_adapters.operators.torch_runner import open_case
+
+            return open_case(self, artefacts)
         from matrix_adapters.torch_models import open_model
 
         task, torch = self._task, self._torch

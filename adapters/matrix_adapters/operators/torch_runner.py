@@ -1,0 +1,204 @@
+"""One operator case in PyTorch: eager, or compiled as a whole.
+
+A call takes host arrays and ends with host tensors, as for models. Gradients are off for as long
+as the runner lives, not per call: entering that mode costs as much as a small operator.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+
+from matrix_adapters.adapter import Feed, Unavailable, Unsupported
+from matrix_adapters.operators import case_folder, elements, generators, torch_program
+
+_WORDS = {"float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "bf16"}
+_MISSING = re.compile(r"not implemented for|not currently implemented|is not supported|not support", re.I)
+
+
+class OperatorRunner:
+    """A case folder, ready to be called with feeds of its shapes."""
+
+    def __init__(self, adapter: Any, folder: Path, *, compiled: bool) -> None:
+        self._adapter = adapter
+        self._device = adapter._device
+        self._on_cpu = self._device.type == "cpu"
+        self._compiled = compiled
+        self._case = case_folder.read_case(folder)
+        self._layout = torch_program.layout(self._case)
+        self._narrow = {s.name for s in self._case.inputs if s.dtype == elements.BFLOAT16}
+        self._constants = {
+            spec.name: self._tensor(spec.name, generators.tensor(spec, self._case.seed)).to(self._device)
+            for spec in self._case.inputs
+            if spec.constant
+        }
+        self._call: Any = None
+        self._bound: dict[str, np.ndarray] = {}  # the values of static inputs that `_call` is built for
+        flags = [name in self._narrow for name in self._layout.takes]
+        #: arrays in the order of the call -> tensors over the same memory
+        self._borrow: Any = functools.partial(_open, flags) if any(flags) else _BORROW
+        self._only = self._case.outputs[0] if len(self._case.outputs) == 1 else None
+        self._output_dtypes: dict[str, str] = {}
+        self._used_device = str(self._device)
+        #: on the CPU `run` returns only when the result is there
+        self.synchronous = self._on_cpu
+        self._mode: Any = torch.inference_mode()
+        self._mode.__enter__()
+
+    def prepare(self, feed: Feed) -> Feed:
+        """The fed tensors in the order of the call, each with the strides of its layout; static ones last."""
+        specs = {spec.name: spec for spec in self._case.inputs}
+        names = dict.fromkeys((*self._layout.takes, *self._layout.statics))
+        prepared = {name: case_folder.laid_out(feed[name], specs[name]) for name in names}
+        if self._call is None:
+            self._bind(prepared)
+        return prepared
+
+    def compile(self, feed: Feed) -> bool:
+        """torch.compile and the call that compiles; eager has no such step."""
+        if not self._compiled:
+            return False
+        try:
+            self.run(feed)
+            self.sync()
+        except Exception as error:
+            if _cause_named(error, "InvalidCxxCompiler"):
+                raise Unavailable("torch.compile needs a C++ compiler, and found none") from error
+            raise
+        return True
+
+    def run(self, feed: Feed) -> Any:
+        """One call; on CUDA the copy back is queued, and `sync` waits for it."""
+        try:
+            if self._bound:
+                return self._run_static(feed)
+            if self._on_cpu:
+                return self._call(*self._borrow(feed.values()))
+            return self._run_on_device(feed.values())
+        except (RuntimeError, TypeError) as error:
+            _translate(error)
+
+    def sync(self) -> None:
+        """Wait for the device; CPU kernels are done when `run` returns."""
+        if not self._on_cpu:
+            self._adapter.accelerator.synchronize(self._device)
+
+    def fetch(self, outputs: Any) -> dict[str, np.ndarray]:
+        """Host arrays by output name; bfloat16 widened to float32."""
+        if not self._output_dtypes:
+            self._note_dtypes(outputs)
+        if self._only is not None:
+            return {self._only: (outputs.float() if outputs.dtype == torch.bfloat16 else outputs).numpy()}
+        return {
+            name: (output.float() if output.dtype == torch.bfloat16 else output).numpy()
+            for name, output in zip(self._case.outputs, outputs, strict=True)
+        }
+
+    def effective(self) -> dict[str, Any]:
+        """Read back from torch, and from the tensors of the last first call."""
+        return {
+            "device": self._used_device,
+            "device_name": None if self._on_cpu else self._adapter.accelerator.get_device_name(self._device),
+            "threads": torch.get_num_threads(),
+            "interop_threads": torch.get_num_interop_threads(),
+            "precision": _WORDS.get(self._case.dtype, self._case.dtype),
+            "math_mode": self._adapter._math_mode(),
+            "variant": "compile" if self._compiled else "eager",
+            "compile_cache": "none" if self._compiled else None,
+            "output_dtypes": dict(self._output_dtypes),
+            "outputs_widened": elements.BFLOAT16 in self._output_dtypes.values(),
+            "built_for_values_of": list(self._layout.statics),
+        }
+
+    def peak_device_memory(self) -> int | None:
+        """What torch's allocator reserved at most."""
+        return None if self._on_cpu else int(self._adapter.accelerator.max_memory_reserved(self._device))
+
+    def close(self) -> None:
+        """Drop the callable, and give gradients back to whoever comes next."""
+        self._call = None
+        if self._mode is not None:
+            self._mode.__exit__(None, None, None)
+            self._mode = None
+        if self._compiled:
+            torch.compiler.reset()
+
+    def _run_static(self, feed: Feed) -> Any:
+        for name, known in self._bound.items():
+            if feed[name] is not known and not _same(feed[name], known):
+                self._bind(feed)
+                break
+        arrays = [feed[name] for name in self._layout.takes]
+        if self._on_cpu:
+            return self._call(*self._borrow(arrays))
+        return self._run_on_device(arrays)
+
+    def _run_on_device(self, arrays: Any) -> Any:
+        tensors = [t.to(self._device, non_blocking=True) for t in self._borrow(arrays)]
+        outputs = self._call(*tensors)
+        if self._only is not None:
+            self._used_device = str(outputs.device)
+            return outputs.to("cpu", non_blocking=True)
+        self._used_device = str(outputs[0].device)
+        return tuple([output.to("cpu", non_blocking=True) for output in outputs])
+
+    def _bind(self, feed: Feed) -> None:
+        tensors = {name: self._tensor(name, array).to(self._device) for name, array in feed.items()}
+        try:
+            kernel = torch_program.bind(self._case, self._constants, tensors, torch, self._device)
+        except (RuntimeError, TypeError) as error:
+            _translate(error)
+        self._call = torch.compile(kernel, dynamic=False) if self._compiled else kernel
+        self._bound = {name: feed[name] for name in self._layout.statics}
+
+    def _tensor(self, name: str, array: np.ndarray) -> Any:
+        tensor = torch.from_numpy(array)
+        return tensor.view(torch.bfloat16) if name in self._narrow else tensor
+
+    def _note_dtypes(self, outputs: Any) -> None:
+        several = (outputs,) if self._only is not None else outputs
+        names = zip(self._case.outputs, several, strict=True)
+        self._output_dtypes = {name: str(t.dtype).removeprefix("torch.") for name, t in names}
+
+
+def open_case(adapter: Any, artefacts: Mapping[str, Path]) -> OperatorRunner:
+    """Raises Unsupported, naming it, for an operator that is not mapped."""
+    if "operator" not in artefacts:
+        raise Unsupported("an operator case needs its folder")
+    return OperatorRunner(adapter, artefacts["operator"], compiled=adapter._variant == "compile")
+
+
+_BORROW = functools.partial(map, torch.from_numpy)
+
+
+def _open(narrow: Sequence[bool], arrays: Iterable[np.ndarray]) -> list[Any]:
+    """bfloat16, which NumPy lacks, comes as its bits."""
+    bf16 = torch.bfloat16
+    tensors = zip(map(torch.from_numpy, arrays), narrow, strict=False)
+    return [tensor.view(bf16) if bits else tensor for tensor, bits in tensors]
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def _translate(error: Exception) -> NoReturn:
+    """A kernel that torch does not have is no fault of the case."""
+    text = " ".join(str(error).split())
+    if isinstance(error, NotImplementedError) or _MISSING.search(text):
+        raise Unsupported(f"torch {torch.__version__} has no such kernel: {text[:300]}") from error
+    raise error
+
+
+def _cause_named(error: BaseException | None, name: str) -> bool:
+    while error is not None:
+        if type(error).__name__ == name:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
