@@ -185,6 +185,7 @@ class Parity(Model):
     cosine: float | None = None
     top1_agreement: float | None = None
     least_passing: float | None = None
+    unit: str = ""  # of `limit` and `least_passing`: "ulp", "absolute"; "" where they are shares of max|ref|
     worst: str = ""  # "logits[0, 17]: got 0.1, reference 0.2"
     failure: str = ""  # what failed first, in words; empty when it passed
     failure_code: str = ""  # shape | dtype | non_finite | tolerance | top1 | constant_reference ...

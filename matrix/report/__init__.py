@@ -125,10 +125,11 @@ def _html(records: Records, header: Header, catalog: Catalog, options: Options) 
 
 
 def _svg(records: Records, header: Header, catalog: Catalog, options: Options) -> str:
-    from matrix.report import svg
+    from matrix.report import operators, svg
 
     picked = {"metric": options.metrics[0]} if options.metrics else {}
-    return svg.render(records, header, catalog, baseline=options.baseline, **picked)
+    matrix, _ = operators.split(records)  # a pass table is no picture
+    return svg.render(matrix, header, catalog, baseline=options.baseline, **picked)
 
 
 def _csv(records: Records, header: Header, _: Catalog, __: Options) -> str:

@@ -20,6 +20,8 @@ from matrix.report.chart import Group, colours, groups
 from matrix.report.header import RunView, run_view
 from matrix.report.matrix_table import Mark, MatrixTable, TableCell, build
 from matrix.report.metrics import DEFAULT, Catalog, present, short
+from matrix.report.operators import split
+from matrix.report.operators.page import OperatorsView, operators_view
 from matrix.report.run_files import RunFiles
 from matrix.report.summary import (
     STATE_HELP,
@@ -61,6 +63,7 @@ class Page:
     state_help: dict[State, str]
     links: dict[str, str]  # record id -> the words by which a note links to it
     titles: dict[str, str]
+    operators: OperatorsView | None  # the pass table, where operators were checked
 
 
 def render(
@@ -103,8 +106,9 @@ def _page(
     files: RunFiles,
     baseline: str | None,
 ) -> Page:
-    wanted = present(records, catalog)
-    panels = [_panel(build(records, catalog, name, baseline), catalog) for name in wanted]
+    matrix, checked = split(records)
+    wanted = present(matrix, catalog)
+    panels = [_panel(build(matrix, catalog, name, baseline), catalog) for name in wanted]
     first = panels[0].table
     places: dict[str, int] = {}
     environments: list[EnvironmentRecord] = []
@@ -137,12 +141,13 @@ def _page(
         counts_text=counts_text(records),
         panels=panels,
         colours=colours(first.columns),
-        notes=notes(records, first),
+        notes=notes(matrix, first),
         cells=grouped,
         environments=environments,
         state_help=STATE_HELP,
-        links={r.id: f"{r.workload.subject} on {r.environment.framework}" for r in records},
+        links={r.id: f"{r.workload.subject} on {r.environment.framework}" for r in matrix},
         titles={view.record.id: f"{view.title}, {view.workload}" for _, views in grouped for view in views},
+        operators=operators_view(checked, catalog),
     )
 
 

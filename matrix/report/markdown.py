@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matrix.records import Record
+from matrix.report import operators
 from matrix.report.header import run_view
 from matrix.report.matrix_table import Mark, MatrixTable, TableCell, build
 from matrix.report.metrics import DEFAULT, Catalog, present
@@ -28,10 +29,32 @@ def render(
     out = [f"### {escape(view.title)}", ""]
     if not records:
         return "\n".join([*out, "No cells were planned.", ""])
+    matrix, checked = operators.split(records)
+    if matrix or not checked:
+        out += _matrix(matrix, catalog, metrics, baseline)
+    if checked:
+        from matrix.report.operators import markdown as operators_text
+
+        out += operators_text.render(checked, catalog)
+    facts = [
+        ("Machine", ", ".join(f"{k} {v}" for k, v in view.machine)),
+        ("Load", ", ".join(f"{when} {value}" for when, value in view.load)),
+        ("Overhead of the loop itself", view.overhead),
+        ("Environments", view.backend),
+        ("Run", " ".join(w for w in (view.id, view.created, view.duration) if w)),
+        *(("Warning", w) for w in view.warnings),
+    ]
+    out += [f"- {name}: {escape(pretty(value))}" for name, value in facts if value]
+    return "\n".join(out) + "\n"
+
+
+def _matrix(
+    records: Sequence[Record], catalog: Catalog, metrics: Sequence[str], baseline: str | None
+) -> list[str]:
     wanted = list(metrics) or [m for m in DEFAULT if m in present(records, catalog)]
     tables = [build(records, catalog, name, baseline) for name in wanted]
     noted = notes(records, tables[0])
-    out += [" ".join(escape(pretty(s)) for s in headline(tables[0])), ""] if headline(tables[0]) else []
+    out = [" ".join(escape(pretty(s)) for s in headline(tables[0])), ""] if headline(tables[0]) else []
     out += [_table(tables[0], noted), "", _legend(tables), ""]
     out += [escape(counts_text(records)) + ".", ""]
     for title, group in (
@@ -44,16 +67,7 @@ def render(
     for table in tables[1:]:
         title = escape(table.metric.title)
         out += ["<details>", f"<summary>{title}</summary>", "", _table(table, noted), "", "</details>", ""]
-    facts = [
-        ("Machine", ", ".join(f"{k} {v}" for k, v in view.machine)),
-        ("Load", ", ".join(f"{when} {value}" for when, value in view.load)),
-        ("Overhead of the loop itself", view.overhead),
-        ("Environments", view.backend),
-        ("Run", " ".join(w for w in (view.id, view.created, view.duration) if w)),
-        *(("Warning", w) for w in view.warnings),
-    ]
-    out += [f"- {name}: {escape(pretty(value))}" for name, value in facts if value]
-    return "\n".join(out) + "\n"
+    return out
 
 
 def escape(text: str) -> str:

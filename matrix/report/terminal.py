@@ -16,6 +16,7 @@ from typing import Any
 from tabulate import SEPARATING_LINE, DataRow, Line, TableFormat, tabulate
 
 from matrix.records import Record
+from matrix.report import operators
 from matrix.report.header import RunView, run_view
 from matrix.report.matrix_table import Mark, MatrixTable, TableCell, build
 from matrix.report.metrics import DEFAULT, Catalog, present, short
@@ -43,19 +44,35 @@ def render(
     view = run_view(header)
     if not records:
         return style.plain(f"{view.title}: no cells were planned.") + "\n"
+    matrix, checked = operators.split(records)
+    blocks = [style.paint(style.plain(view.title), "bold") + _caption(view, style)]
+    if matrix or not checked:
+        blocks += _matrix_blocks(matrix, catalog, style, metrics, baseline)
+    if checked:
+        from matrix.report.operators import terminal as operators_text
+
+        blocks += operators_text.blocks(checked, catalog, style)
+    blocks.append(_foot(view, reports, style))
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _matrix_blocks(
+    records: Sequence[Record],
+    catalog: Catalog,
+    style: Style,
+    metrics: Sequence[str],
+    baseline: str | None,
+) -> list[str]:
     wanted = list(metrics) or [m for m in DEFAULT if m in present(records, catalog)]
     tables = [build(records, catalog, name, baseline) for name in wanted]
     noted = notes(records, tables[0])
     draw = _Drawing(tables, noted, catalog, style)
-    blocks = [
-        style.paint(style.plain(view.title), "bold") + _caption(view, tables[0], style),
+    return [
         draw.fitted(),
         draw.legend(),
         _paragraphs([counts_text(records) + ".", *headline(tables[0])], style),
         _notes(noted, style),
-        _foot(view, reports, style),
     ]
-    return "\n\n".join(block for block in blocks if block) + "\n"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,7 +254,7 @@ class _Drawing:
         return pretty(text) if self.style.unicode else text
 
 
-def _caption(view: RunView, table: MatrixTable, style: Style) -> str:
+def _caption(view: RunView, style: Style) -> str:
     words = [w for w in (view.created, view.duration) if w]
     return style.plain(f"  {', '.join(words)}" if words else "")
 

@@ -93,6 +93,7 @@ class OperatorVerdict:
             max_scaled_error=max((o.max_scaled_error for o in self.outputs), default=None),
             limit=worst.limit if worst else None,
             least_passing=worst.least if worst else None,
+            unit=worst.unit if worst else "",
             worst=worst.worst if worst else "",
         )
 

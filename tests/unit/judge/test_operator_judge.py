@@ -437,6 +437,7 @@ def test_the_record_keeps_what_was_judged() -> None:
         least_passing=verdict.max_ulps,
         max_ulps=0.5 / 2.0**-22,
         max_scaled_error=0.25,
+        unit="ulp",
         worst="Y[1]: got 2.5, exact 2",
         failure=verdict.failure,
         failure_code="tolerance",

@@ -1,0 +1,50 @@
+"""Sentences that every view of operators says in the same words."""
+
+from __future__ import annotations
+
+from matrix.report.operators.findings import Difference, Ended, Findings, WrongAnswer
+from matrix.report.operators.pass_table import Entry, PassTable
+
+
+def headline(table: PassTable, found: Findings) -> list[str]:
+    """How much was checked, and how each environment did; one sentence each."""
+    cases = f"{table.cases:,} case{'' if table.cases == 1 else 's'}"
+    operators = f"{table.operators} operator{'' if table.operators == 1 else 's'}"
+    said = [f"{cases} of {operators}."]
+    for column, entry in zip(table.columns, table.totals, strict=True):
+        rest = ", ".join(f"{count:,} {word}" for count, word in entry.rest())
+        said.append(f"{column.label}: {entry.passed:,} of {entry.total:,} pass{f'; {rest}' if rest else ''}.")
+    if found.agreed:
+        many = found.agreed != 1
+        said.append(
+            f"{found.agreed} case{'s' if many else ''} that the standard leaves open "
+            f"{'have' if many else 'has'} the reference's answer everywhere."
+        )
+    return said
+
+
+def entry_words(entry: Entry) -> str:
+    """ "48/52, 3 unsupported, 1 incorrect" """
+    return ", ".join([entry.text, *(f"{count} {word}" for count, word in entry.rest())])
+
+
+def title(one: Difference) -> str:
+    return f"{one.case} {one.dtype}"
+
+
+def evidence(answer: WrongAnswer) -> list[tuple[str, str]]:
+    """Everything known of one wrong answer, as labelled lines; what is not known is left out."""
+    lines = [
+        ("failed", answer.failure),
+        ("error", answer.errors),
+        ("rule", answer.rule),
+        ("passes from", answer.passes_from),
+        ("worst", "" if answer.worst and answer.worst in answer.failure else answer.worst),
+        ("note", answer.note),
+    ]
+    return [(name, text) for name, text in lines if text]
+
+
+def ended_operators(one: Ended) -> str:
+    """ "Unique (5), Col2Im" """
+    return ", ".join(name if count == 1 else f"{name} ({count})" for name, count in one.operators)
