@@ -78,7 +78,7 @@ class _Compared:
     limits: Floats
     ulp: Floats
     size: float  # the largest finite |near|
-    flushed: Mask | None
+    underflow: Mask | None  # forgiven: as if subnormal numbers were flushed to zero
 
 
 def judge_floats(
@@ -101,9 +101,11 @@ def judge_floats(
             failure = Failure("signed_zero", text)
         else:
             notes.append(Note(code="signed_zero", text=text))
-    if one.flushed is not None and one.flushed.any():
-        text = f"{_some(one.flushed)} of {name}: zero where the answer is subnormal"
-        notes.append(Note(code="flushed", text=text))
+    if one.underflow is not None and one.underflow.any():
+        text = (
+            f"{_some(one.underflow)} of {name}: off by less than {held_to.form.name}'s smallest normal number"
+        )
+        notes.append(Note(code="underflow", text=text))
     return Outcome(rule=str(held_to), failure=failure, error=measured, notes=tuple(notes))
 
 
@@ -116,10 +118,11 @@ def _compare(
     ulp = form.last_place(np.where(np.isnan(near), 0.0, near))
     size = float(np.max(np.abs(near), where=np.isfinite(near), initial=0.0))
     error = _errors(values, near if held_to.exact else exact, form)
-    flushed = None
+    limits = held_to.at(ulp, size)
+    underflow = None
     if held_to.rule.flush and not held_to.exact and form.least < _WIDE_RANGE:
-        flushed = (values == 0) & (near != 0) & (np.abs(near) < form.smallest_normal)
-        error = np.where(flushed, 0.0, error)
+        underflow = (error > limits) & (error < form.smallest_normal)
+        error = np.where(underflow, 0.0, error)
     return _Compared(
         name=name,
         held_to=held_to,
@@ -127,10 +130,10 @@ def _compare(
         exact=exact,
         near=near,
         error=error,
-        limits=held_to.at(ulp, size),
+        limits=limits,
         ulp=ulp,
         size=size,
-        flushed=flushed,
+        underflow=underflow,
     )
 
 

@@ -14,7 +14,7 @@ Unit = Literal["ulp", "absolute"]
 class Note:
     """Something worth saying about an output that passes: a code for scripts, a sentence for people."""
 
-    code: str  # signed_zero | flushed
+    code: str  # signed_zero | underflow
     text: str
 
 
