@@ -76,7 +76,7 @@ def ab_plan(plan: Plan, base: Arm, candidates: Sequence[Arm], *, seed: int) -> A
     def add(cell: Cell) -> None:
         cells.setdefault(cell.id, cell)
 
-    chosen = _aa_workloads(plan.runnable, seed)
+    chosen = _aa_workloads([cell for cell in plan.runnable if cell.timed], seed)
     for cell in plan.cells:
         add(_of(base, cell))
         for arm in candidates:

@@ -173,6 +173,11 @@ class ToyPreparer:
             facts={"reference": {"missing": "numerics were not checked: nothing can evaluate it"}},
         )
 
+    def prepare_operators(self, cases: Any, run: Any, *, ended: Any, cancel: Any) -> dict[Any, Any]:
+        """Sweeps of models have none."""
+        assert not cases
+        return {}
+
 
 class ToySweep:
     """A sweep of toy frameworks x models in `folder`, which can be run again to resume it."""

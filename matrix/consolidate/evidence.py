@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from matrix.consolidate import reduce
-from matrix.records import OPERATOR, Cell, LaunchRecord, ReasonRecord, Workload
+from matrix.records import OPERATOR, Cell, LaunchRecord, ReasonRecord
 from matrix.store.formats import ArtefactAttempt, EnvironmentAttempt, RunHeader
 
 #: one launch that a cell needs: its purpose, its block, and the pair it is half of
@@ -40,13 +40,13 @@ class Evidence:
         work = cell.workload
         consumes = environment.consumes if environment else ""
         if work.level == OPERATOR:  # its files are the same for all that check it
-            return self.artefacts.get(operator_artefact(work))
+            return self.artefacts.get(operator_artefact(work.subject, work.precision))
         return self.artefacts.get((work.subject, work.batch, work.sequence, consumes))
 
 
-def operator_artefact(work: Workload) -> tuple[str, int, int | None, str]:
+def operator_artefact(subject: str, precision: str) -> tuple[str, int, int | None, str]:
     """The key of what an operator case is run from: a case is another one in every type."""
-    return (f"{work.subject} {work.precision}", work.batch, work.sequence, OPERATOR)
+    return (f"{subject} {precision}", 1, None, OPERATOR)
 
 
 #: the one launch that says whether an operator case is right: a place in a correctness batch

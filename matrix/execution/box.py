@@ -27,7 +27,7 @@ import docker.types
 
 from matrix.execution import leases
 from matrix.execution.answers import Answers
-from matrix.execution.archives import UID, Entry, pack, unpack
+from matrix.execution.archives import UID, Entry, folder_entries, pack, unpack
 from matrix.execution.attach import Attachment
 from matrix.execution.cancel import Cancel
 from matrix.execution.container_plan import WORKER, Plan, environ, host_config
@@ -42,6 +42,7 @@ from matrix_adapters.protocol import (
     Flag,
     Result,
     Task,
+    TaskKind,
     to_json,
 )
 
@@ -54,6 +55,20 @@ _PHASE_EVERY_S = 3.0
 _CLOCK_JUMP_S = 1.0
 _REMOVAL_S = 20
 _ANSWERS_FD = "3"  # in the worker; the supervisor makes it of its own standard output
+
+
+def case_folder(number: int) -> str:
+    """Where an operator case lies inside."""
+    return f"{JOB}/in/cases/{number}"
+
+
+def _case_entries(task: Task) -> Iterator[Entry]:
+    if task.kind is TaskKind.OPERATORS:
+        yield Entry("in/cases", mode=0o755)
+        for number, folder in enumerate(task.options["cases"]):
+            inside = case_folder(number).removeprefix(f"{JOB}/")
+            yield Entry(inside, mode=0o755)
+            yield from folder_entries(Path(folder), f"{inside}/")
 
 
 class Box:
@@ -133,11 +148,12 @@ class Box:
                     self._engine.api.wait(self._name, timeout=_REMOVAL_S, condition="removed")
 
     def send(self, inner: Task, task: Task) -> None:
-        """The task and its inputs, into the anonymous volume."""
+        """The task with its inputs, or with the folders of its operator cases, into the anonymous volume."""
         entries = [
             Entry("in", mode=0o755),
             Entry(f"in/{TASK_FILE}", to_json(inner).encode()),
             *([Entry(f"in/{inner.inputs}", Path(task.inputs))] if task.inputs and inner.inputs else []),
+            *_case_entries(task),
             Entry("out", mode=0o755, uid=UID),
         ]
         with self._measured("send"), self._engine.calling() as api:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import docker.types
 
-from matrix.execution.box import Box
+from matrix.execution.box import Box, case_folder
 from matrix.execution.cancel import Cancel
 from matrix.execution.container_plan import WORKER, Plan
 from matrix.execution.ending import conclude
@@ -18,7 +18,7 @@ from matrix.execution.folders import prepare, write_task
 from matrix.execution.talk import Live
 from matrix.execution.volumes import CONTENT, Volumes
 from matrix.store.durable import storage
-from matrix_adapters.protocol import Reason, Result, State, Task
+from matrix_adapters.protocol import Reason, Result, State, Task, TaskKind
 
 __all__ = ["Plan", "open_in_container", "run_in_container"]
 
@@ -194,7 +194,10 @@ def _placed(task: Task, plan: Plan, volumes: Volumes) -> tuple[list[docker.types
         mounts.append(docker.types.Mount(target=target, source=name, type="volume", read_only=True))
         artefacts[kind] = f"{target}/{CONTENT}" if path.is_dir() else f"{target}/{CONTENT}/{path.name}"
     inputs = None if task.inputs is None else Path(task.inputs).name
-    return mounts, dataclasses.replace(task, artefacts=artefacts, inputs=inputs)
+    options = dict(task.options)
+    if task.kind is TaskKind.OPERATORS:  # many small folders: sent with the task, see `Box.send`
+        options["cases"] = [case_folder(n) for n in range(len(options["cases"]))]
+    return mounts, dataclasses.replace(task, artefacts=artefacts, inputs=inputs, options=options)
 
 
 def _failed(code: str, text: str) -> Result:

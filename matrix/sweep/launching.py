@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
@@ -19,9 +19,12 @@ from matrix.consolidate.evidence import Slot
 from matrix.execution.cancel import Cancel
 from matrix.execution.local import Startable
 from matrix.judge import clocks, parity
-from matrix.records import CONTROL, Cell, Environment, LaunchRecord, Parity, ReasonRecord
+from matrix.operators.expand import CatalogCase
+from matrix.operators.store import INPUTS_FILE, PreparedCase
+from matrix.records import CONTROL, OPERATOR, Cell, Environment, LaunchRecord, Parity, ReasonRecord
 from matrix.store.formats import utc_now
 from matrix.store.runs import RunStore
+from matrix.sweep.checked import Answer, judged
 from matrix_adapters.protocol import (
     OUTPUTS_FILE,
     SAMPLES_FILE,
@@ -111,10 +114,12 @@ class Launcher:
         run_task: RunTask,
         cancel: Cancel,
     ) -> None:
-        self._store, self._catalog, self._config = store, catalog, config
+        self._store, self.catalog, self._config = store, catalog, config
+        self._cases = {case.key: case for case in config.operators}
         self._models, self._run_task, self._cancel = models, run_task, cancel
         self.environments: dict[Environment, Startable] = {}
         self.artefacts: dict[ArtefactKey, Artefacts] = {}
+        self.operators: dict[tuple[str, str], PreparedCase] = {}  # by subject and precision
         self._reference: tuple[Path, parity.Reference] | None = None  # the last one read
 
     @property
@@ -125,7 +130,7 @@ class Launcher:
     def key(self, cell: Cell) -> ArtefactKey:
         """What the cell shares with its row, by the kind of artefact its framework loads."""
         work = cell.workload
-        framework = self._catalog.frameworks[cell.environment.framework]
+        framework = self.catalog.frameworks[cell.environment.framework]
         return (work.subject, work.batch, work.sequence, framework.consumes)
 
     def task(self, job: Job) -> Task:
@@ -143,8 +148,8 @@ class Launcher:
                 measure=self._config.measure.worker(),
                 keep_outputs=False,
             )
-        framework = self._catalog.frameworks[environment.framework]
-        artefacts = self.artefacts[self.key(job.cell)]
+        framework = self.catalog.frameworks[environment.framework]
+        spec, artefacts, inputs = self._given(job.cell)
         return Task(
             kind=kind,
             framework=framework.name,
@@ -153,10 +158,63 @@ class Launcher:
             threads=work.threads,
             precision=work.precision,
             variant=work.variant,
-            model=artefacts.spec,
-            artefacts={framework.consumes: str(artefacts.paths[framework.consumes])},
-            inputs=str(artefacts.paths["inputs"]),
+            model=spec,
+            artefacts=artefacts,
+            inputs=str(inputs),
             measure=self._config.measure.worker(),
+        )
+
+    def _given(self, cell: Cell) -> tuple[ModelSpec, dict[str, str], Path]:
+        """What a launch is to load and to be fed with."""
+        if cell.workload.level == OPERATOR:
+            case, folder = self.case(cell).case, self.prepared(cell).folder
+            spec = ModelSpec(
+                name=case.name,
+                format=OPERATOR,
+                task=OPERATOR,
+                inputs=tuple(tensor.name for tensor in case.inputs if not tensor.constant),
+                outputs=case.outputs,
+            )
+            return spec, {OPERATOR: str(folder)}, folder / INPUTS_FILE
+        consumes = self.catalog.frameworks[cell.environment.framework].consumes
+        artefacts = self.artefacts[self.key(cell)]
+        return artefacts.spec, {consumes: str(artefacts.paths[consumes])}, artefacts.paths["inputs"]
+
+    def has_artefacts(self, cell: Cell) -> bool:
+        """Whether what the cell is run from is there."""
+        if cell.workload.level == OPERATOR:
+            return (cell.workload.subject, cell.workload.precision) in self.operators
+        return cell.workload.level == CONTROL or self.key(cell) in self.artefacts
+
+    def case(self, cell: Cell) -> CatalogCase:
+        """The operator case that a cell checks."""
+        return self._cases[cell.workload.subject, cell.workload.precision]
+
+    def prepared(self, cell: Cell) -> PreparedCase:
+        """The files of an operator cell."""
+        return self.operators[cell.workload.subject, cell.workload.precision]
+
+    def run_checks(self, cells: Sequence[Cell], folder: Path, *, timeout_s: float, cancel: Cancel) -> Result:
+        """Run one correctness batch over cells of one environment, variant and number of threads."""
+        environment, work = cells[0].environment, cells[0].workload
+        framework = self.catalog.frameworks[environment.framework]
+        folders = [str(self.prepared(cell).folder) for cell in cells]
+        task = Task(
+            kind=TaskKind.OPERATORS,
+            framework=framework.name,
+            adapter=framework.adapter,
+            device=framework.hardware[environment.hardware].device,
+            threads=work.threads,
+            variant=work.variant,
+            options={"cases": folders, "first": 0},
+        )
+        return self._run_task(
+            self.environments[environment],
+            task,
+            folder,
+            timeout_s=timeout_s,
+            stall_s=STALL_S,
+            cancel=cancel,
         )
 
     def run(self, job: Job) -> tuple[Result, Path]:
@@ -217,11 +275,13 @@ class Launcher:
                 return None, result
             text = "the worker left no outputs: what was timed cannot be checked"
             return None, _failed(result, "no_outputs", text)
+        if job.cell.workload.level == OPERATOR:
+            return self._judge_operator(job.cell, result, path)
         artefacts = self.artefacts[self.key(job.cell)]
         if "reference" not in artefacts.paths:
             return None, _flagged(result, "no_reference", artefacts.facts["reference"]["missing"])
         model = self._models[job.cell.workload.subject]
-        rule = self._catalog.tolerances.inference.get(job.cell.workload.precision)
+        rule = self.catalog.tolerances.inference.get(job.cell.workload.precision)
         if rule is None:
             text = f"the tolerance table has no rule for {job.cell.workload.precision}"
             return None, _failed(result, "no_tolerance", text)
@@ -239,11 +299,25 @@ class Launcher:
             return verdict, dataclasses.replace(result, state=State.INCORRECT, reason=reason)
         for code, text in reference.notes:
             result = _flagged(result, code, text)
-        most = self._catalog.tolerances.ill_conditioned_floor
+        most = self.catalog.tolerances.ill_conditioned_floor
         if verdict.floor is not None and verdict.floor > most:
             text = f"ill-conditioned: plain float32 arithmetic is off by {verdict.floor:.2g} already"
             result = _flagged(result, "ill_conditioned", text)
         return verdict, result
+
+    def _judge_operator(self, cell: Cell, result: Result, path: Path) -> tuple[Parity | None, Result]:
+        """The tensors that were timed, by the rule of the check."""
+        dtypes = result.effective.get("output_dtypes", {})
+        answer = Answer(
+            state=State.OK,
+            outputs={
+                name: {"dtype": dtypes.get(name, facts.dtype)} for name, facts in result.outputs.items()
+            },
+        )
+        found = judged(answer, path, self.case(cell), self.prepared(cell), self.catalog)
+        for flag in found.flags:
+            result = _flagged(result, flag.code, flag.text)
+        return found.parity, dataclasses.replace(result, state=found.state, reason=found.reason)
 
     def _load_reference(self, folder: Path) -> parity.Reference:
         """One reference is kept: the cells of a row follow each other."""

@@ -11,7 +11,7 @@ from matrix_adapters.protocol import State
 
 #: failures that came from outside and say nothing about the cell: `--resume` tries again
 TRANSIENT = frozenset(
-    {"killed", "disk_full", "cannot_start", "engine_lost", "container_removed", "image_gone"}
+    {"killed", "disk_full", "cannot_start", "engine_lost", "container_removed", "image_gone", "gave_up"}
 )
 
 

@@ -28,7 +28,7 @@ from matrix.sweep.pace import Pace
 from matrix.sweep.pair import Ended, Frozen, Half, OpenLive, run_pair
 from matrix.sweep.pilot import PILOT, frozen_by
 from matrix.sweep.rounds import TAKEN_AWAY
-from matrix.sweep.run import timed
+from matrix.sweep.run import checks, timed
 from matrix.sweep.stages import Stages
 from matrix.sweep.stopping import Stop
 from matrix_adapters.protocol import State
@@ -84,6 +84,7 @@ class PairSchedule:
         header = stages.store.header
         self._stages = stages
         self._chance = random.Random(f"{header.seed}:{len(header.sessions)}")  # noqa: S311 (order, not secrecy)
+        checks(stages, seconds)
         with timed(seconds, "overhead"):
             stages.null_adapter()
         if self._budget_s is not None:
@@ -91,7 +92,7 @@ class PairSchedule:
         asked = {side for sides in header.comparison["candidates"] for side in sides}
         self._pairs = [
             self._recalled(pair, pair.is_control or (pair.is_aa and pair.name not in asked))
-            for pair in pairs_of(stages.runnable, header.comparison)
+            for pair in pairs_of([cell for cell in stages.runnable if cell.timed], header.comparison)
         ]
         with timed(seconds, "pilots"):
             self._pilots()

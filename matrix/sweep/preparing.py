@@ -13,16 +13,19 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from matrix.catalog.types import Catalog, ModelEntry
+from matrix.consolidate.evidence import operator_artefact
 from matrix.environments.base import Backend, BuildFailed, BuiltEnvironment, build_all
 from matrix.errors import MatrixError, StorageError
 from matrix.execution.cancel import Cancel
+from matrix.operators.expand import CatalogCase
+from matrix.operators.store import NotPrepared, PreparedCase
 from matrix.records import Environment, EnvironmentRecord, ReasonRecord, Workload, dataclasses_dict
 from matrix.store.formats import ArtefactAttempt, EnvironmentAttempt, utc_now
 from matrix.store.runs import RunStore
 from matrix.sweep.interrupts import Interrupts
 from matrix.sweep.launching import ArtefactKey, Artefacts
 from matrix.sweep.observer import Observer, Progress
-from matrix_adapters.protocol import Flag, Reason, Result, State, Task
+from matrix_adapters.protocol import Flag, OperatorCase, Reason, Result, State, Task
 
 #: models made at the same time; they are limited by one core each
 MAKERS = 2
@@ -36,6 +39,15 @@ class Preparer(Protocol):
     def prepare(
         self, model: ModelEntry, workload: Workload, needs: set[str], run: RunTaskThere
     ) -> Artefacts: ...
+
+    def prepare_operators(
+        self,
+        cases: Sequence[OperatorCase],
+        run: RunTaskThere,
+        *,
+        ended: Callable[[int], None],
+        cancel: Cancel,
+    ) -> Mapping[tuple[str, str], PreparedCase | NotPrepared]: ...
 
 
 def build_environments(
@@ -135,6 +147,51 @@ def prepare_artefacts(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return found
+
+
+def prepare_operators(
+    preparer: Preparer,
+    cases: Sequence[CatalogCase],
+    *,
+    run: RunTaskThere,
+    store: RunStore,
+    observer: Observer,
+    cancel: Cancel,
+) -> dict[tuple[str, str], PreparedCase]:
+    """Make or find the files of operator cases; what failed is recorded and missing in the answer."""
+    done = 0
+
+    def ended(count: int) -> None:
+        nonlocal done
+        done += count
+        observer.show(Progress(stage="operators", label="", done=done, total=len(cases)))
+
+    began = time.monotonic()
+    outcomes = preparer.prepare_operators([case.case for case in cases], run, ended=ended, cancel=cancel)
+    each_s = round((time.monotonic() - began) / max(1, len(outcomes)), 4)
+    store.append_all([_operator_attempt(key, outcome, each_s) for key, outcome in outcomes.items()])
+    return {key: outcome for key, outcome in outcomes.items() if isinstance(outcome, PreparedCase)}
+
+
+def _operator_attempt(
+    key: tuple[str, str], outcome: PreparedCase | NotPrepared, seconds: float
+) -> ArtefactAttempt:
+    subject, batch, sequence, consumes = operator_artefact(*key)
+    ended: dict[str, Any]
+    if isinstance(outcome, NotPrepared):
+        reason = ReasonRecord(code=outcome.reason.code, text=outcome.reason.text)
+        ended = {"state": outcome.state, "reason": reason}
+    else:
+        ended = {"state": State.OK, "hashes": outcome.hashes, "facts": {"oracle": outcome.oracle}}
+    return ArtefactAttempt(
+        subject=subject,
+        batch=batch,
+        sequence=sequence,
+        consumes=consumes,
+        seconds=seconds,
+        at=utc_now(),
+        **ended,
+    )
 
 
 def _prepare_model(

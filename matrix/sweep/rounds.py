@@ -28,7 +28,7 @@ from matrix_adapters.protocol import Result, State
 #: memory launches at the same time: they are not timed
 MEMORY_JOBS = 2
 #: how a memory launch can end because another one ran beside it
-_CROWDED_OUT = frozenset({State.OOM, State.TIMEOUT})
+CROWDED_OUT = frozenset({State.OOM, State.TIMEOUT})
 #: what took a launch's container away says nothing of the cell: one more attempt, and both are recorded
 TAKEN_AWAY = frozenset({"engine_lost", "container_removed"})
 _ESTIMATE_EVERY_S = 5.0
@@ -76,7 +76,7 @@ class Rounds:
                     for future in ended:
                         job, began = running.pop(future)
                         record = self._settle(job, *future.result(), began=began)
-                        if record.state in _CROWDED_OUT or _taken_away(record):
+                        if record.state in CROWDED_OUT or _taken_away(record):
                             again.append(job)
             except Stop:
                 raise

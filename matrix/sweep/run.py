@@ -21,8 +21,10 @@ from matrix.errors import EngineLost, MatrixError, StorageError
 from matrix.execution.cancel import Cancel
 from matrix.execution.dispatch import run_task as run_anywhere
 from matrix.machine import load
+from matrix.records import OPERATOR
 from matrix.store.formats import Outcome
 from matrix.store.runs import RunStore
+from matrix.sweep.checking import Checks
 from matrix.sweep.interrupts import Interrupts
 from matrix.sweep.launching import RunTask
 from matrix.sweep.observer import Observer, Silent
@@ -89,8 +91,23 @@ def run_sweep(
     return ended
 
 
+def checks(stages: Stages, seconds: dict[str, float]) -> None:
+    """What is right or wrong comes first: the operator cells that were not checked yet."""
+    if not any(cell.workload.level == OPERATOR for cell in stages.runnable):
+        return
+    with timed(seconds, "checks"):
+        Checks(
+            stages.runnable,
+            store=stages.store,
+            launcher=stages.launcher,
+            ledger=stages.ledger,
+            observer=stages.observer,
+            stop=stages.stop,
+        ).run()
+
+
 def blocks(stages: Stages, seconds: dict[str, float]) -> None:
-    """The schedule of a sweep: memory launches, then one block of every open cell after the other."""
+    """The schedule of a sweep: correctness, memory, then one block of every open cell after another."""
     rounds = Rounds(
         stages.runnable,
         store=stages.store,
@@ -99,6 +116,9 @@ def blocks(stages: Stages, seconds: dict[str, float]) -> None:
         observer=stages.observer,
         stop=stages.stop,
     )
+    checks(stages, seconds)
+    if not any(cell.timed for cell in stages.runnable):
+        return
     with timed(seconds, "memory"):
         stages.null_adapter()
         rounds.memory()

@@ -14,14 +14,20 @@ from matrix.environments.base import Backend, BuildFailed, BuiltEnvironment
 from matrix.errors import StorageError
 from matrix.estimate import artefact_environment
 from matrix.execution.dispatch import run_task as run_anywhere
-from matrix.records import CONTROL, Cell
+from matrix.records import CONTROL, OPERATOR, Cell
 from matrix.store.runs import RunStore
 from matrix.sweep.interrupts import Interrupts
 from matrix.sweep.launching import STALL_S, ArtefactKey, Launcher, RunTask
 from matrix.sweep.ledger import Ledger
 from matrix.sweep.observer import Observer
 from matrix.sweep.overhead import null_adapter_cost
-from matrix.sweep.preparing import Preparer, Wanted, build_environments, prepare_artefacts
+from matrix.sweep.preparing import (
+    Preparer,
+    Wanted,
+    build_environments,
+    prepare_artefacts,
+    prepare_operators,
+)
 from matrix.sweep.rounds import TAKEN_AWAY
 from matrix.sweep.stopping import StopConditions
 from matrix_adapters.protocol import Reason, Result, State, Task
@@ -94,14 +100,15 @@ class Stages:
         """Make or find weights, inputs and references; cells without them are closed."""
         wanted: dict[ArtefactKey, Wanted] = {}
         for cell in self.open_cells():
-            if cell.workload.level == CONTROL:
+            if cell.workload.level in (CONTROL, OPERATOR):
                 continue
             key = self.launcher.key(cell)
             model = self._models[cell.workload.subject]
             wanted.setdefault(key, Wanted(model=model, workload=cell.workload, consumes=key[3]))
         made_by = "" if self._maker is None or isinstance(self._maker, BuildFailed) else self._maker.key
+        preparer = self._artefact_store(made_by)
         self.launcher.artefacts = prepare_artefacts(
-            self._artefact_store(made_by),
+            preparer,
             wanted.values(),
             run=self._make,
             store=self.store,
@@ -109,9 +116,29 @@ class Stages:
             cancel=self.stop.cancel,
         )
         self.stop.check()
+        self._operators(preparer)
         for cell in self.open_cells():
-            if cell.workload.level != CONTROL and self.launcher.key(cell) not in self.launcher.artefacts:
+            if not self.launcher.has_artefacts(cell):
                 self.ledger.close(cell)
+
+    def _operators(self, preparer: Preparer) -> None:
+        """The same of operator cases: one set of files serves every framework."""
+        wanted = {}
+        for cell in self.open_cells():
+            if cell.workload.level == OPERATOR:
+                case = self.launcher.case(cell)
+                wanted.setdefault(case.key, case)
+        if not wanted:
+            return
+        self.launcher.operators = prepare_operators(
+            preparer,
+            list(wanted.values()),
+            run=self._make,
+            store=self.store,
+            observer=self.observer,
+            cancel=self.stop.cancel,
+        )
+        self.stop.check()
 
     def _make(self, task: Task, out: Path) -> Result:
         """Run one task of the artefact store in the maker's environment."""
@@ -120,7 +147,7 @@ class Stages:
             why = maker.reason.text if maker else "the catalog has none for the CPU"
             text = f"the environment that makes models is missing: {why}"
             return Result(state=State.BUILD_FAILED, reason=Reason(code="no_maker", text=text))
-        model = task.model.name if task.model else "no model"
+        model = task.model.name if task.model else "operators"
         folder = self.store.scratch()
 
         def make() -> Result:
@@ -161,8 +188,14 @@ class Stages:
 def _belong_to(cells: Iterable[Cell], config: SweepConfig, catalog: Catalog) -> None:
     """Raises StorageError for a plan that is not this sweep's: files of two runs, or damaged ones."""
     models = {model.name for model in config.models}
+    cases = {case.key for case in config.operators}
     for cell in cells:
-        if cell.workload.level != CONTROL and cell.workload.subject not in models:
+        work = cell.workload
+        if work.level == OPERATOR and (work.subject, work.precision) not in cases:
+            raise StorageError(
+                f"the plan has an operator case {work.subject} in {work.precision}, the catalog has none"
+            )
+        if work.level not in (CONTROL, OPERATOR) and work.subject not in models:
             raise StorageError(f"the plan has a model {cell.workload.subject!r}, its sweep has none")
         if cell.environment.framework not in catalog.frameworks:
             raise StorageError(f"there is no framework {cell.environment.framework!r} any more")

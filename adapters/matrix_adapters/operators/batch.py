@@ -1,7 +1,8 @@
 """Many operator cases in one process, each once: right or wrong is for others to say. Task kind OPERATORS.
 
-`out/cases.jsonl` gets a line when a case begins and one when it ends, so that what kills the
-process is charged to the case in hand and the next launch goes on after it (`options["first"]`).
+`out/cases.jsonl` gets the versions, then a line when a case begins and one when it ends, so that
+what kills the process is charged to the case in hand and the next launch goes on after it
+(`options["first"]`).
 Outputs lie in `out/<case>.npz` as the framework gave them; bfloat16 as bits.
 """
 
@@ -46,6 +47,7 @@ def run(adapter: Adapter, task: Task, launch: Launch) -> None:
     steps.import_framework(adapter, launch)
     met = False
     with (launch.out_dir / CASES_FILE).open("a", encoding="utf-8") as stream:
+        _line(stream, {"versions": launch.versions})
         for number in range(first, len(folders)):
             launch.heart.enter(f"case {number}")
             with launch.heart.beating():
