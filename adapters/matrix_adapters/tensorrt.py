@@ -21,6 +21,7 @@ from matrix_adapters import tensorrt_api as api
 from matrix_adapters import tensorrt_build as building
 from matrix_adapters.adapter import Feed, Unavailable, Unsupported
 from matrix_adapters.cuda_driver import CudaError, Device
+from matrix_adapters.operators import elements
 from matrix_adapters.protocol import ModelSpec, Task
 
 
@@ -64,7 +65,15 @@ class Adapter:
         return {**facts, **(self._device.facts() if self._device else {})}
 
     def load(self, model: ModelSpec, artefacts: Mapping[str, Path]) -> TensorRtRunner:
-        """Parse the ONNX file, weights and all. Raises Unsupported naming the nodes it refuses."""
+        """Parse the ONNX file, weights and all. Raises Unsupported naming the nodes it refuses.
+
+        An operator case is the folder `artefacts["operator"]`, and has whatever types it has.
+        """
+        if model.format == "operator":
+            parsed = building.parse(self._trt, self._logger, artefacts["operator"] / "model.onnx")
+            # Each case frees its memory and stream when it closes; the adapter's own stays for the next.
+            device = None if self._device is None else Device(self._device.index)
+            return TensorRtRunner(self._trt, parsed, device, model, self._task)
         if self._task.precision != "fp32":
             raise Unsupported(
                 f"networks are strongly typed and the exported ONNX file is fp32: no {self._task.precision}"
@@ -86,7 +95,9 @@ class TensorRtRunner:
         self._device = device
         self._task = task
         self._wanted = model.outputs
-        self._types = {tensor.name: _numpy_type(trt, tensor.name, tensor.dtype) for tensor in parsed.inputs}
+        self._is_operator = model.format == "operator"
+        self._types = {tensor.name: self._type(tensor.name, tensor.dtype) for tensor in parsed.inputs}
+        self._bits: set[str] = set()  # outputs that are bfloat16
         self._built: dict[str, Any] = {}
         self._runtime: api.Runtime | None = None
         self._engine: api.Engine | None = None
@@ -106,11 +117,13 @@ class TensorRtRunner:
                 raise ValueError(
                     f"input {name!r} is {dtype} in the file, the array given is {feed[name].dtype}"
                 )
-        return {name: np.ascontiguousarray(feed[name]) for name in self._types}
+        return {name: np.ascontiguousarray(feed[name]).reshape(feed[name].shape) for name in self._types}
 
     def compile(self, feed: Feed) -> bool:
         """Build the engine for these shapes, load it, and lay out its buffers."""
         shapes = {name: array.shape for name, array in feed.items()}
+        if empty := [name for name, shape in shapes.items() if 0 in shape]:
+            raise Unsupported(f"input {empty[0]!r} is empty: engines are built for at least one element")
         ranges = building.profile_for(self._parsed, shapes, _wider(self._task.options.get("profile", {})))
         target = str(self._task.options.get("compute_capability", ""))
         serialised, self._built = building.build(
@@ -153,13 +166,19 @@ class TensorRtRunner:
         self._ready()[0].sync()
 
     def fetch(self, outputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Already host arrays, filled once `sync` has returned."""
-        return outputs
+        """Already host arrays, filled once `sync` has returned; bfloat16 is widened to float32."""
+        if not self._bits:
+            return outputs
+        return {n: elements.from_bits(a) if n in self._bits else a for n, a in outputs.items()}
 
     def effective(self) -> dict[str, Any]:
         """What the builder and the driver say."""
         device, _ = self._ready()
+        dtypes = {
+            n: elements.BFLOAT16 if n in self._bits else d.name for n, (_, _, d) in self._outputs.items()
+        }
         return {
+            **({"output_dtypes": dtypes} if self._is_operator else {}),
             "device": f"cuda:{device.index}",
             **device.facts(),
             "precision": self._task.precision,
@@ -197,13 +216,21 @@ class TensorRtRunner:
             shape = tuple(context.get_tensor_shape(name))
             if any(size < 0 for size in shape):
                 raise Unsupported(f"output {name!r} has a shape that depends on the data: {list(shape)}")
-            dtype = _numpy_type(self._trt, name, engine.get_tensor_dtype(name))
+            dtype = self._type(name, engine.get_tensor_dtype(name))
+            if _is_bfloat16(engine.get_tensor_dtype(name)):
+                self._bits.add(name)
             address = device.allocate(int(np.prod(shape)) * dtype.itemsize)
             self._outputs[name] = (self._bind(context, name, address), shape, dtype)
         if absent := [name for name in self._wanted if name not in self._outputs]:
             raise ValueError(f"the engine has no output {absent[0]!r}: it has {', '.join(self._outputs)}")
         if self._wanted:  # every output needs an address; only the compared ones are copied back
             self._outputs = {name: self._outputs[name] for name in self._wanted}
+
+    def _type(self, name: str, dtype: Any) -> np.dtype[Any]:
+        """An operator case's bfloat16 is fed and read as its bits."""
+        if self._is_operator and _is_bfloat16(dtype):
+            return np.dtype(np.uint16)
+        return _numpy_type(self._trt, name, dtype)
 
     @staticmethod
     def _bind(context: api.Context, name: str, address: int) -> int:
@@ -218,6 +245,10 @@ def _numpy_type(trt: Any, name: str, dtype: Any) -> np.dtype[Any]:
     except TypeError:
         raise Unsupported(f"{name!r} is {dtype}: only tensors of types that NumPy has are passed") from None
     return found
+
+
+def _is_bfloat16(dtype: Any) -> bool:
+    return str(dtype).rpartition(".")[2] in ("BF16", "bfloat16")
 
 
 def _wider(option: Mapping[str, Mapping[str, Any]]) -> dict[str, building.ShapeRange]:

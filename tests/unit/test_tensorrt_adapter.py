@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -278,6 +279,89 @@ def test_running_before_compiling_is_an_error() -> None:
 def test_a_feed_that_does_not_fit_names_the_input(feed: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         runner(Driver(), None).prepare(feed)
+
+
+# --- operator cases -----------------------------------------------------------------------
+
+
+class CopyBits(Context):
+    """y = x, in elements of two bytes."""
+
+    def work(self) -> None:
+        count = 2 * int(np.prod(self.shapes["x"]))
+        ctypes.memmove(self.addresses["y"], self.addresses["x"], count)
+
+
+def operator_runner(driver: Driver, context: Context, dtype: str) -> tensorrt.TensorRtRunner:
+    trt = fake_trt(context)
+
+    def nptype(asked: Any) -> Any:
+        if asked == "DataType.BF16":
+            raise TypeError("NumPy has no bfloat16")
+        return np.float32
+
+    trt.nptype = nptype
+    engine = trt.Runtime(None).deserialize_cuda_engine(b"")
+    engine.get_tensor_dtype = lambda name: dtype
+    made = parsed(trt, (-1, -1))
+    made.inputs[0].dtype = dtype
+    model = ModelSpec(name="Relu/basic", format="operator", task="operator", outputs=("y",))
+    return tensorrt.TensorRtRunner(trt, made, Device(0, driver), model, task(precision="bf16"))
+
+
+def test_bfloat16_goes_in_as_bits_and_comes_out_widened() -> None:
+    driver = Driver()
+    run = operator_runner(driver, CopyBits(driver), "DataType.BF16")
+    bits = np.array([[0x3F80, 0xC000], [0x7F80, 0x0001]], np.uint16)  # 1, -2, inf, the least subnormal
+    feed = run.prepare({"x": np.asfortranarray(bits)})
+    run.compile(feed)
+    outputs = run.run(feed)
+    run.sync()
+    np.testing.assert_array_equal(
+        run.fetch(outputs)["y"], np.array([[1, -2], [np.inf, 2.0**-133]], np.float32)
+    )
+    assert run.effective()["output_dtypes"] == {"y": "bfloat16"}
+    assert run.effective()["precision"] == "bf16"
+
+
+def test_the_same_bits_are_refused_in_a_model() -> None:
+    driver = Driver()
+    trt = fake_trt(CopyBits(driver))
+
+    def nptype(asked: Any) -> Any:
+        raise TypeError(asked)
+
+    trt.nptype = nptype
+    model = ModelSpec(name="m", format="onnx", task="onnx")
+    with pytest.raises(Unsupported, match="only tensors of types that NumPy has"):
+        tensorrt.TensorRtRunner(trt, parsed(trt), Device(0, driver), model, task())
+
+
+def test_an_empty_tensor_is_unsupported() -> None:
+    driver = Driver()
+    run = operator_runner(driver, Context(driver), "FLOAT")
+    with pytest.raises(Unsupported, match="'x' is empty"):
+        run.compile(run.prepare({"x": np.zeros((0, 4), np.float32)}))
+
+
+def test_one_case_closing_leaves_the_next_its_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    driver = Driver()
+    monkeypatch.setattr(tensorrt, "Device", lambda index: Device(index, driver))
+    trt = fake_trt(Context(driver))
+    adapter = tensorrt.Adapter(task(precision="bf16"))
+    adapter._trt, adapter._device = trt, Device(0, driver)
+    monkeypatch.setattr(tensorrt.building, "parse", lambda *_: parsed(trt))
+    model = ModelSpec(name="Neg/basic", format="operator", task="operator", outputs=("y",))
+    for _ in range(2):
+        run = adapter.load(model, {"operator": tmp_path})
+        feed = run.prepare({"x": X})
+        run.compile(feed)
+        outputs = run.run(feed)
+        run.sync()
+        np.testing.assert_array_equal(run.fetch(outputs)["y"], -X)
+        assert run.effective()["output_dtypes"] == {"y": "float32"}
+        run.close()
+    assert not driver.memory
 
 
 # --- the driver ---------------------------------------------------------------------------
