@@ -196,16 +196,12 @@ def _resolve(document: Document, folder: Path, catalog: Catalog) -> SweepConfig:
     if sweep is None:
         checker.finish()
         raise AssertionError("a sweep that is not valid has problems")
-    sweep = sweep.model_copy(
-        update={
-            "models": [
-                m.absolute(folder)
-                if isinstance(m, UserModel) and not checker.has_problem(("models", i))
-                else m
-                for i, m in enumerate(sweep.models)
-            ]
-        }
-    )
+    if sweep.models:
+        own = [
+            m.absolute(folder) if isinstance(m, UserModel) and not checker.has_problem(("models", i)) else m
+            for i, m in enumerate(sweep.models)
+        ]
+        sweep = sweep.model_copy(update={"models": own})
     models = _models(checker, sweep, catalog)
     checker.finish()
     frameworks = tuple(FrameworkChoice(name=f) if isinstance(f, str) else f for f in sweep.frameworks)

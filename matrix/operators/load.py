@@ -73,6 +73,9 @@ def _entries(
 def _check_names(checker: Checker, loc: Loc, entry: OperatorEntry) -> None:
     """Tensors that nothing reads, and nodes that read what nobody makes."""
     for case_name, case in entry.cases.items():
+        if case_name.startswith("edge-"):
+            text = "names that begin with edge- are made by `edges`"
+            checker.add((*loc, "cases", case_name), text, key=True)
         names = input_names(entry, case)
         for tensor in case.feed:
             if tensor not in names:

@@ -109,5 +109,5 @@ def _too_large(case: CatalogCase, limit: int) -> Verdict:
 
 @functools.lru_cache(maxsize=1024)
 def _memory(needed: int, limit: int) -> Reason:
-    text = f"needs {needed / 1e9:.1f} GB, limit {limit / 1e9:.1f} GB "
+    text = f"needs {needed / 1e9:.1f} GB, limit {limit / 1e9:.1f} GB"
     return Reason(code="memory", text=text)

@@ -76,17 +76,19 @@ def depth(nodes: Sequence[Node], tensors: Mapping[str, TensorSpec]) -> int:
 def needed_bytes(case: OperatorCase) -> int:
     """Memory for one run of a case: its tensors twice (as given, as fetched), and the oracle's in float64.
 
-    The output is taken to be as large as the largest input, or as what they broadcast to.
+    Where shapes do not tell how large an output is, it is taken for as large as the largest input,
+    or as what the inputs broadcast to.
     """
-    shapes = [tensor.shape for tensor in case.inputs]
+    shapes = {tensor.name: tensor.shape for tensor in case.inputs}
     given = sum(math.prod(t.shape) * (2 * ITEM_BYTES[t.dtype] + _ORACLE_BYTES) for t in case.inputs)
-    output = max([math.prod(shape) for shape in shapes], default=0)
-    together = broadcast(shapes)
-    if together is not None:
-        output = max(output, math.prod(together))
+    together = broadcast(shapes.values())
+    unknown = max([math.prod(shape) for shape in (*shapes.values(), together or ())], default=0)
+    output = 0
     for node in case.nodes:
-        first = _output_shape(node, [_shape(case, name) for name in node.inputs])
-        output = max(output, math.prod(first or ()))
+        shape = _output_shape(node, [shapes.get(name) for name in node.inputs])
+        if shape is not None:
+            shapes.setdefault(node.outputs[0], shape)
+        output = max(output, unknown if shape is None else math.prod(shape))
     return given + output * (2 * ITEM_BYTES[case.dtype] + _ORACLE_BYTES)
 
 
@@ -100,10 +102,6 @@ def broadcast(shapes: Iterable[Shape]) -> Shape | None:
             return None
         result = [b if a == 1 else a for a, b in zip(left, right, strict=True)]
     return tuple(result)
-
-
-def _shape(case: OperatorCase, name: str) -> Shape | None:
-    return next((tensor.shape for tensor in case.inputs if tensor.name == name), None)
 
 
 def _terms(node: Node, shapes: Sequence[Shape | None], tensors: Mapping[str, TensorSpec]) -> int:

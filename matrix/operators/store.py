@@ -44,8 +44,15 @@ MODEL_FILE, INPUTS_FILE, EXPECTED_FILE, ORACLE_FILE = (
 )
 _KIND = "operators"
 #: whose source decides what the files hold, below `matrix_adapters`
-_MAKERS = ("operators/oracle*.py", "onnx_promote.py", "onnx_reference.py")
-_MAKERS += tuple(f"operators/{name}.py" for name in ("case_folder", "elements", "generators", "model_file"))
+_MAKERS = (
+    "onnx_promote.py",
+    "onnx_reference.py",
+    "operators/case_folder.py",
+    "operators/elements.py",
+    "operators/generators.py",
+    "operators/model_file.py",
+    "operators/oracle*.py",
+)
 _HASHED = {INPUTS_FILE: "inputs", EXPECTED_FILE: "reference", MODEL_FILE: "onnx"}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
@@ -57,6 +57,7 @@ Generator = Literal[
     "onehot",
     "indices",
 ]
+GENERATORS: tuple[str, ...] = get_args(Generator)
 #: the options of those that take any; `matrix_adapters.operators.generators` says what they mean
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "normal": ("mean", "std"),
@@ -214,8 +215,6 @@ class OperatorEntry(Entry):
     def _form(self) -> OperatorEntry:
         if self.nodes and self.attributes:
             raise ValueError("attributes belong to the nodes where there are `nodes`")
-        if taken := [name for name in self.cases if name.startswith("edge-")]:
-            raise ValueError(f"cases.{taken[0]}: names that begin with edge- are made by `edges`")
         return self
 
 

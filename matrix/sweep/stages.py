@@ -14,6 +14,7 @@ from matrix.environments.base import Backend, BuildFailed, BuiltEnvironment
 from matrix.errors import StorageError
 from matrix.estimate import artefact_environment
 from matrix.execution.dispatch import run_task as run_anywhere
+from matrix.operators.expand import CatalogCase
 from matrix.records import CONTROL, OPERATOR, Cell
 from matrix.store.runs import RunStore
 from matrix.sweep.interrupts import Interrupts
@@ -123,7 +124,7 @@ class Stages:
 
     def _operators(self, preparer: Preparer) -> None:
         """The same of operator cases: one set of files serves every framework."""
-        wanted = {}
+        wanted: dict[tuple[str, str], CatalogCase] = {}
         for cell in self.open_cells():
             if cell.workload.level == OPERATOR:
                 case = self.launcher.case(cell)
