@@ -63,9 +63,9 @@ class OperatorLimit(BaseModel):
 class OperatorRule(BaseModel):
     """One kind of operator: a formula, its numbers by dtype, and where they come from.
 
-    `flush`: a difference below the smallest normal number passes, with a note, as subnormal
-    numbers may be flushed to zero, in the answer or on the way to it (float32, bfloat16 and
-    float64; float16 has too few normal numbers for that).
+    `flush`: a difference below four times the smallest normal number passes, with a note, as
+    subnormal numbers may be flushed to zero, in the answer or on the way to it (float32, bfloat16
+    and float64; float16 has too few normal numbers for that).
     """
 
     model_config = _STRICT
