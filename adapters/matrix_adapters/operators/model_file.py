@@ -103,7 +103,8 @@ def _tensor(name: str, dtype: str, shape: Sequence[int], array: npt.NDArray[Any]
 
 
 def _node(node: Node, opset: int) -> Any:
-    made = helper.make_node(node.op, list(node.inputs), list(node.outputs), name=node.op, domain=node.domain)
+    name = f"{node.op}_{next(filter(None, node.outputs), '')}"  # runtimes refuse two of one name
+    made = helper.make_node(node.op, list(node.inputs), list(node.outputs), name=name, domain=node.domain)
     schema = _schema(node, opset)
     for name, value in sorted(node.attributes.items()):
         kind = _attribute_type(node, name, schema)

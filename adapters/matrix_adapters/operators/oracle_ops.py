@@ -9,6 +9,8 @@ from matrix_adapters import onnx_promote
 from matrix_adapters.operators import (
     oracle_ops_convolution,
     oracle_ops_elementwise,
+    oracle_ops_loss,
+    oracle_ops_movement,
     oracle_ops_normalisation,
     oracle_ops_pooling,
     oracle_ops_quantise,
@@ -31,6 +33,8 @@ OPERATORS = (
     *oracle_ops_quantise.OPERATORS,
     *oracle_ops_resize.OPERATORS,
     *oracle_ops_sampling.OPERATORS,
+    *oracle_ops_movement.OPERATORS,
+    *oracle_ops_loss.OPERATORS,
 )
 
 NAMES = frozenset(operator.__name__ for operator in OPERATORS)

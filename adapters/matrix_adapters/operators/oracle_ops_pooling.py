@@ -69,4 +69,11 @@ class GlobalLpPool(Definition):
         return (like((np.abs(wide(x)) ** p).sum(axis=over, keepdims=True) ** (1.0 / p), x),)
 
 
-OPERATORS = (AveragePool, MaxPool, LpPool, GlobalLpPool)
+class GlobalMaxPool(Definition):
+    """The maximum of the whole image. The evaluator gives the right shape for two axes only."""
+
+    def _run(self, x: Array, **_: Any) -> tuple[Array]:
+        return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
+
+
+OPERATORS = (AveragePool, MaxPool, LpPool, GlobalLpPool, GlobalMaxPool)
