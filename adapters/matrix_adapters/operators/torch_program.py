@@ -20,6 +20,9 @@ from matrix_adapters.protocol import Node, OperatorCase
 #: operators whose result is known from the shape of their input
 _OF_SHAPE = frozenset({"Shape", "Size"})
 
+#: operators whose result has a shape that depends on values: nothing can be built for what comes after
+_LOOSE = frozenset({"Compress", "NonZero", "Unique"})
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Layout:
@@ -56,10 +59,15 @@ class _Builder:
     device: Any
     values: dict[str, Any]
     fixed: set[str]  # names whose values no call changes
+    loose: set[str] = dataclasses.field(default_factory=set)  # names whose shapes a call may change
     steps: list[tuple[Kernel, tuple[str, ...], tuple[str, ...]]] = dataclasses.field(default_factory=list)
 
     def add(self, node: Node) -> None:
         node = _trimmed(node)
+        if loose := sorted(set(node.inputs) & self.loose):
+            raise Unsupported(
+                f"PyTorch mapping of {node.op}: the shape of its input {loose[0]!r} depends on data"
+            )
         operator = torch_table.find(node.op, node.domain)
         taken = tuple("" if i in operator.static else n for i, n in enumerate(node.inputs))
         taken = tuple(n for i, n in enumerate(taken) if i not in operator.static)
@@ -71,6 +79,8 @@ class _Builder:
             return  # nobody needs its result to build on
         made = kernel(*(self.values[name] if name else None for name in taken))
         self.values.update(zip(node.outputs, made if len(node.outputs) > 1 else (made,), strict=False))
+        if node.op in _LOOSE and not folds:
+            self.loose.update(node.outputs)
         kept = set(node.outputs) & set(self.case.outputs)
         if folds:
             self.fixed.update(node.outputs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -46,6 +46,11 @@ class OperatorRunner:
         self._only = self._case.outputs[0] if len(self._case.outputs) == 1 else None
         self._output_dtypes: dict[str, str] = {}
         self._used_device = str(self._device)
+        #: one call: host arrays in, native outputs out; on CUDA `sync` waits for them
+        self.run: Callable[[Feed], Any] = self._run_unbound
+        self._run_bound: Callable[[Feed], Any] = self._run_unbound  # the same without a look at static inputs
+        #: native outputs -> host arrays by name; bfloat16 widened to float32
+        self.fetch: Callable[[Any], dict[str, np.ndarray]] = self._fetch_first
         #: on the CPU `run` returns only when the result is there
         self.synchronous = self._on_cpu
         self._mode: Any = torch.inference_mode()
@@ -58,7 +63,9 @@ class OperatorRunner:
         prepared = {name: case_folder.laid_out(feed[name], specs[name]) for name in names}
         if self._call is None:
             self._bind(prepared)
-        return prepared
+        # the very array that the call was built for is known again at a glance
+        same = {n: a for n, a in self._bound.items() if _same(a, prepared[n])}
+        return {**prepared, **same}
 
     def compile(self, feed: Feed) -> bool:
         """torch.compile and the call that compiles; eager has no such step."""
@@ -73,32 +80,10 @@ class OperatorRunner:
             raise
         return True
 
-    def run(self, feed: Feed) -> Any:
-        """One call; on CUDA the copy back is queued, and `sync` waits for it."""
-        try:
-            if self._bound:
-                return self._run_static(feed)
-            if self._on_cpu:
-                return self._call(*self._borrow(feed.values()))
-            return self._run_on_device(feed.values())
-        except (RuntimeError, TypeError) as error:
-            _translate(error)
-
     def sync(self) -> None:
         """Wait for the device; CPU kernels are done when `run` returns."""
         if not self._on_cpu:
             self._adapter.accelerator.synchronize(self._device)
-
-    def fetch(self, outputs: Any) -> dict[str, np.ndarray]:
-        """Host arrays by output name; bfloat16 widened to float32."""
-        if not self._output_dtypes:
-            self._note_dtypes(outputs)
-        if self._only is not None:
-            return {self._only: (outputs.float() if outputs.dtype == torch.bfloat16 else outputs).numpy()}
-        return {
-            name: (output.float() if output.dtype == torch.bfloat16 else output).numpy()
-            for name, output in zip(self._case.outputs, outputs, strict=True)
-        }
 
     def effective(self) -> dict[str, Any]:
         """Read back from torch, and from the tensors of the last first call."""
@@ -123,30 +108,56 @@ class OperatorRunner:
     def close(self) -> None:
         """Drop the callable, and give gradients back to whoever comes next."""
         self._call = None
+        self.run = self._run_unbound
         if self._mode is not None:
             self._mode.__exit__(None, None, None)
             self._mode = None
         if self._compiled:
             torch.compiler.reset()
 
+    def _run_unbound(self, feed: Feed) -> Any:
+        raise RuntimeError("`prepare` comes before `run`: it builds the call for the feed's shapes")
+
     def _run_static(self, feed: Feed) -> Any:
         for name, known in self._bound.items():
             if feed[name] is not known and not _same(feed[name], known):
                 self._bind(feed)
                 break
-        arrays = [feed[name] for name in self._layout.takes]
-        if self._on_cpu:
-            return self._call(*self._borrow(arrays))
-        return self._run_on_device(arrays)
+        return self._run_bound(feed)
 
-    def _run_on_device(self, arrays: Any) -> Any:
-        tensors = [t.to(self._device, non_blocking=True) for t in self._borrow(arrays)]
-        outputs = self._call(*tensors)
-        if self._only is not None:
-            self._used_device = str(outputs.device)
-            return outputs.to("cpu", non_blocking=True)
-        self._used_device = str(outputs[0].device)
-        return tuple([output.to("cpu", non_blocking=True) for output in outputs])
+    def _run_plain(self, feed: Feed) -> Any:
+        return self._run_arrays([feed[name] for name in self._layout.takes])
+
+    def _run_arrays(self, arrays: Iterable[np.ndarray]) -> Any:
+        try:
+            tensors = self._borrow(arrays)
+            if self._on_cpu:
+                return self._call(*tensors)
+            outputs = self._call(*[t.to(self._device, non_blocking=True) for t in tensors])
+            if self._only is not None:
+                self._used_device = str(outputs.device)
+                return outputs.to("cpu", non_blocking=True)
+            self._used_device = str(outputs[0].device)
+            return tuple([output.to("cpu", non_blocking=True) for output in outputs])
+        except (RuntimeError, TypeError) as error:
+            _translate(error)
+
+    def _fetch_first(self, outputs: Any) -> dict[str, np.ndarray]:
+        """The first outputs say which types all others will have."""
+        several = (outputs,) if self._only is not None else outputs
+        names = zip(self._case.outputs, several, strict=True)
+        self._output_dtypes = {name: str(t.dtype).removeprefix("torch.") for name, t in names}
+        narrow = elements.BFLOAT16 in self._output_dtypes.values()
+        if self._only is not None and not narrow:
+            self.fetch = _fetch_of(self._only)
+        return self._fetch_any(outputs)
+
+    def _fetch_any(self, outputs: Any) -> dict[str, np.ndarray]:
+        several = (outputs,) if self._only is not None else outputs
+        return {
+            name: (output.float() if output.dtype == torch.bfloat16 else output).numpy()
+            for name, output in zip(self._case.outputs, several, strict=True)
+        }
 
     def _bind(self, feed: Feed) -> None:
         tensors = {name: self._tensor(name, array).to(self._device) for name, array in feed.items()}
@@ -156,15 +167,13 @@ class OperatorRunner:
             _translate(error)
         self._call = torch.compile(kernel, dynamic=False) if self._compiled else kernel
         self._bound = {name: feed[name] for name in self._layout.statics}
+        short = self._on_cpu and len(self._layout.takes) in (1, 2) and self._borrow is _BORROW
+        self._run_bound = _run_of(self._call, self._layout.takes) if short else self._run_plain
+        self.run = self._run_static if self._bound else self._run_bound
 
     def _tensor(self, name: str, array: np.ndarray) -> Any:
         tensor = torch.from_numpy(array)
         return tensor.view(torch.bfloat16) if name in self._narrow else tensor
-
-    def _note_dtypes(self, outputs: Any) -> None:
-        several = (outputs,) if self._only is not None else outputs
-        names = zip(self._case.outputs, several, strict=True)
-        self._output_dtypes = {name: str(t.dtype).removeprefix("torch.") for name, t in names}
 
 
 def open_case(adapter: Any, artefacts: Mapping[str, Path]) -> OperatorRunner:
@@ -172,6 +181,33 @@ def open_case(adapter: Any, artefacts: Mapping[str, Path]) -> OperatorRunner:
     if "operator" not in artefacts:
         raise Unsupported("an operator case needs its folder")
     return OperatorRunner(adapter, artefacts["operator"], compiled=adapter._variant == "compile")
+
+
+def _run_of(call: Any, names: Sequence[str]) -> Callable[[Feed], Any]:
+    """The shortest way on the CPU, for the many operators of one or two tensors.
+
+    What a runner's own indirections cost is what a small operator costs.
+    """
+    borrow = torch.from_numpy
+    first, last = names[0], names[-1]
+
+    def run_one(feed: Feed) -> Any:
+        try:
+            return call(borrow(feed[first]))
+        except (RuntimeError, TypeError) as error:
+            _translate(error)
+
+    def run_two(feed: Feed) -> Any:
+        try:
+            return call(borrow(feed[first]), borrow(feed[last]))
+        except (RuntimeError, TypeError) as error:
+            _translate(error)
+
+    return run_one if len(names) == 1 else run_two
+
+
+def _fetch_of(name: str) -> Callable[[Any], dict[str, np.ndarray]]:
+    return lambda output: {name: output.numpy()}
 
 
 _BORROW = functools.partial(map, torch.from_numpy)
