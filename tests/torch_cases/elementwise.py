@@ -19,7 +19,6 @@ from torch_cases.table import (
     values,
 )
 
-
 _UNARY = (
     "Abs",
     "Acos",

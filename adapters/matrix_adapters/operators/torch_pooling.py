@@ -31,14 +31,14 @@ def _average_pool(bound: Bound) -> Kernel:
         function, kernel, strides, pads = _AVERAGE[w.axes], w.kernel, w.strides, w.begin
         return lambda x: function(x, kernel, strides, pads, ceil, counted)
     scale = torch.from_numpy(1 / _counts(w, counted)).to(bound.device, bound.dtype())
-    total = _sums(w)
+    total = _sums(bound, w)
     return lambda x: total(x) * scale
 
 
 def _lp_pool(bound: Bound) -> Kernel:
     """F.lp_pool forgets the absolute value for odd p, so the formula is spelt out."""
     p = bound.integer("p", 2)
-    total = _sums(windows(bound, _kernel(bound), ceil=bound.flag("ceil_mode")))
+    total = _sums(bound, windows(bound, _kernel(bound), ceil=bound.flag("ceil_mode")))
     if p == 1:
         return lambda x: total(x.abs())
     if p == 2:
@@ -146,7 +146,7 @@ def _kernel(bound: Bound) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _sums(w: Windows) -> Kernel:
+def _sums(bound: Bound, w: Windows) -> Kernel:
     """callable(x): the sum of every window, zeros in the padding."""
     padding = w.padding()
     if set(w.dilations) == {1}:
@@ -154,12 +154,12 @@ def _sums(w: Windows) -> Kernel:
         if w.axes > 1:
             return lambda x: function(F.pad(x, padding), kernel, strides, divisor_override=1)
         return lambda x: function(F.pad(x, padding), kernel, strides) * size
-    steps = [torch.from_numpy(_reached(w, axis).reshape(-1)) for axis in range(w.axes)]
+    steps = [torch.from_numpy(_reached(w, axis).reshape(-1)).to(bound.device) for axis in range(w.axes)]
 
     def gathered(x: Any) -> Any:
         x = F.pad(x, padding)
         for axis, index in enumerate(steps):
-            x = x.index_select(2 + axis, index.to(x.device))
+            x = x.index_select(2 + axis, index)
             x = x.unflatten(2 + axis, (w.count[axis], w.kernel[axis])).sum(3 + axis)
         return x
 

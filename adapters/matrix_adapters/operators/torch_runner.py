@@ -45,7 +45,7 @@ class OperatorRunner:
         self._borrow: Any = functools.partial(_open, flags) if any(flags) else _BORROW
         self._only = self._case.outputs[0] if len(self._case.outputs) == 1 else None
         self._output_dtypes: dict[str, str] = {}
-        self._used_device = str(self._device)
+        self._used_device: Any = self._device
         #: one call: host arrays in, native outputs out; on CUDA `sync` waits for them
         self.run: Callable[[Feed], Any] = self._run_unbound
         self._run_bound: Callable[[Feed], Any] = self._run_unbound  # the same without a look at static inputs
@@ -88,7 +88,7 @@ class OperatorRunner:
     def effective(self) -> dict[str, Any]:
         """Read back from torch, and from the tensors of the last first call."""
         return {
-            "device": self._used_device,
+            "device": str(self._used_device),
             "device_name": None if self._on_cpu else self._adapter.accelerator.get_device_name(self._device),
             "threads": torch.get_num_threads(),
             "interop_threads": torch.get_num_interop_threads(),
@@ -135,9 +135,9 @@ class OperatorRunner:
                 return self._call(*tensors)
             outputs = self._call(*[t.to(self._device, non_blocking=True) for t in tensors])
             if self._only is not None:
-                self._used_device = str(outputs.device)
+                self._used_device = outputs.device
                 return outputs.to("cpu", non_blocking=True)
-            self._used_device = str(outputs[0].device)
+            self._used_device = outputs[0].device
             return tuple([output.to("cpu", non_blocking=True) for output in outputs])
         except (RuntimeError, TypeError) as error:
             _translate(error)
