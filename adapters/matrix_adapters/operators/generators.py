@@ -46,7 +46,7 @@ class Draw:
         """Least and greatest value of an integer (or bool) type."""
         if self.dtype == "bool":
             return 0, 1
-        info = np.iinfo(elements.storage(self.dtype))
+        info = np.iinfo(self.dtype)
         return int(info.min), int(info.max)
 
 

@@ -99,7 +99,7 @@ def convolve(x: Array, w: Array, group: int, **geometry: Any) -> Array:
                 for k, a in zip(place, spatial, strict=True)
             ]
             seen = images[(slice(None), slice(None), *slices)]
-            part = np.tensordot(weights[(slice(None), slice(None), *place)], seen, (1, 1))
+            part = np.tensordot(_at(weights, place), seen, (1, 1))
             np.add(target, np.moveaxis(part, 0, 1), out=target)
     return y
 
@@ -113,9 +113,15 @@ def _scatter(
             slice(k * d, k * d + (n - 1) * s + 1, s)
             for k, d, s, n in zip(place, dilations, strides, x.shape[2:], strict=True)
         ]
-        part = np.tensordot(w[(slice(None), slice(None), *place)], x, (0, 1))
+        part = np.tensordot(_at(w, place), x, (0, 1))
         y[(slice(None), slice(None), *slices)] += np.moveaxis(part, 0, 1)
     return y
+
+
+def _at(weights: Array, place: tuple[int, ...]) -> Array:
+    """The weights of one place of the kernel, [M, C]."""
+    index: Any = (..., *place)
+    return np.asarray(weights[index])
 
 
 def _begin(total: int, *, upper: bool) -> int:

@@ -29,6 +29,14 @@ class Mish(Definition):
         return (like(w * np.tanh(np.logaddexp(0, w)), x),)
 
 
+class Softsign(Definition):
+    """x / (1 + |x|). The evaluator's cannot do a scalar."""
+
+    def _run(self, x: Array, **_: Any) -> tuple[Array]:
+        w = wide(x)
+        return (like(w / (1 + np.abs(w)), x),)
+
+
 class Mean(Definition):
     """The mean of the inputs, element by element. The evaluator fails where the first is not the largest."""
 
@@ -37,4 +45,4 @@ class Mean(Definition):
         return (like(total / len(inputs), inputs[0]),)
 
 
-OPERATORS = (HardSwish, Mish, Mean)
+OPERATORS = (HardSwish, Mish, Softsign, Mean)

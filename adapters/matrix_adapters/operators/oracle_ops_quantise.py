@@ -155,7 +155,7 @@ class QLinearConv(Definition):
 def _requantised(total: Array, factor: Array, zero_point: Array) -> Array:
     info = np.iinfo(zero_point.dtype)
     whole = np.rint(wide(total) * factor) + wide(zero_point)
-    return np.clip(whole, info.min, info.max).astype(zero_point.dtype)
+    return np.asarray(np.clip(whole, info.min, info.max).astype(zero_point.dtype))
 
 
 def _shifted(x: Array, zero_point: Array | None) -> Array:

@@ -64,10 +64,12 @@ class _Recurrent(Definition):
         outputs, finals = [], []
         for d in range(directions):
             bias = np.zeros(2 * self.gates * hidden) if b is None else wide(b[d])
+            wb, rb = np.split(bias, 2)
             parameters = Parameters(
                 wide(w[d]),
                 wide(r[d]),
-                *np.split(bias, 2),
+                wb,
+                rb,
                 np.zeros(3 * hidden) if peepholes is None else wide(peepholes[d]),
                 functions[d * each : (d + 1) * each],
                 clip,

@@ -110,8 +110,7 @@ class ReduceLogSumExp(_Reduction):
         top = np.max(w, axis=axes, keepdims=True, initial=-np.inf)
         shift = np.where(np.isfinite(top), top, 0.0)
         total = np.log(np.sum(np.exp(w - shift), axis=axes, keepdims=True)) + shift
-        shape = np.sum(w, axis=axes, keepdims=keep).shape
-        return total.reshape(shape)
+        return np.asarray(total if keep else total.reshape(np.sum(w, axis=axes).shape))
 
 
 def _mean(x: Array, axes: Axes, keep: bool) -> Array:

@@ -80,7 +80,7 @@ def _factors(
             raise ValueError("Resize needs scales or sizes")
         factors = [float(scale) for scale in scales]
         return factors, [math.floor(n * scale) for n, scale in zip(old, factors, strict=True)]
-    factors = [int(size) / n for size, n in zip(sizes, old, strict=True)]
+    factors = [int(size) / n if n else 1.0 for size, n in zip(sizes, old, strict=True)]
     if policy == "stretch":
         return factors, [int(size) for size in sizes]
     one = min(factors) if policy == "not_larger" else max(factors)

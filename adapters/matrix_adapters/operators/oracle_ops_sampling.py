@@ -35,13 +35,13 @@ class GridSample(Definition):
             _taps(points[..., i], x.shape[2 + i], mode, padding_mode, bool(align_corners))
             for i in range(rank)
         ]
-        images = wide(x)
+        images = np.moveaxis(wide(x), 1, -1)
         batch = np.arange(x.shape[0])[:, None]
         y = np.zeros((x.shape[0], points.shape[1], x.shape[1]))
         for chosen in itertools.product(*(range(index.shape[-1]) for index, _ in taps)):
             index = [taps[i][0][..., k] for i, k in enumerate(chosen)]
             weight = np.prod([taps[i][1][..., k] for i, k in enumerate(chosen)], axis=0)[..., None]
-            seen = images[(batch, slice(None), *index)]
+            seen = images[(batch, *index)]
             y += np.where(weight == 0, 0.0, seen * weight)
         return (like(np.moveaxis(y, -1, 1).reshape(*x.shape[:2], *grid.shape[1:-1]), x),)
 

@@ -427,3 +427,15 @@ def test_several_nodes_are_one_graph(expect: Any) -> None:
     got = expect(made)
     np.testing.assert_array_equal(got["T"], X + 1)
     np.testing.assert_array_equal(got["Y"], np.maximum(X + 1, 0))
+
+
+def test_a_scalar_and_an_empty_batch_are_cases_too(expect: Any) -> None:
+    assert float(expect(case("Softsign", tensor("X", 3.0)))["Y"]) == 0.75
+    made = case(
+        "Resize",
+        tensor("X", np.zeros((0, 2, 4))),
+        tensor("n", [0, 2, 3], "int64", constant=True),
+        names=("X", "", "", "n"),
+        attributes={"mode": "linear"},
+    )
+    assert expect(made)["Y"].shape == (0, 2, 3)
