@@ -138,7 +138,7 @@ class Cell:
         }
 
 
-def operator_of(work: Workload) -> str:
+def operator_of(work: Workload | WorkloadRecord) -> str:
     """The operator that a workload tests, "Gelu"; "" at other levels."""
     return work.subject.partition("/")[0] if work.level == OPERATOR else ""
 

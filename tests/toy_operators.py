@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from toy_sweep import ToySweep
 
+from matrix.artefacts.operator_store import NotPrepared, PreparedCase
 from matrix.catalog.types import Catalog
 from matrix.consolidate.stored import records_of
 from matrix.operators.dtypes import precision_of
 from matrix.operators.expand import CatalogCase
-from matrix.operators.store import NotPrepared, PreparedCase
 from matrix.plan import make_plan
 from matrix.records import OPERATOR, Record
 from matrix.sweep.outcome import SweepOutcome

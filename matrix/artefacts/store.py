@@ -17,10 +17,9 @@ import matrix_adapters
 from matrix.artefacts import checkpoint_folder, inputs
 from matrix.artefacts import expected as expected_outputs
 from matrix.artefacts.content_cache import ContentCache, files_hash, read_contents
+from matrix.artefacts.operator_store import NotPrepared, OperatorStore, PreparedCase, Stoppable
 from matrix.catalog.types import InputEntry, ModelEntry
 from matrix.errors import ConfigError
-from matrix.execution.cancel import Cancel
-from matrix.operators.store import NotPrepared, OperatorStore, PreparedCase
 from matrix.records import Workload
 from matrix_adapters.protocol import (
     HEARTBEAT_FILE,
@@ -130,9 +129,9 @@ class ArtefactStore:
         return Artefacts(paths=paths, hashes=hashes, spec=source.spec, facts=facts)
 
     def prepare_operators(
-        self, cases: Sequence[OperatorCase], run: RunTask, *, ended: Callable[[int], None], cancel: Cancel
+        self, cases: Sequence[OperatorCase], run: RunTask, *, ended: Callable[[int], None], cancel: Stoppable
     ) -> dict[tuple[str, str], PreparedCase | NotPrepared]:
-        """Find or make the files of operator cases; see `matrix.operators.store`."""
+        """Find or make the files of operator cases; see `matrix.artefacts.operator_store`."""
         return OperatorStore(self._cache, self._environment_key).prepare(
             cases, run, ended=ended, cancel=cancel
         )

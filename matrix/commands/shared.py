@@ -32,7 +32,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
         "--config",
         metavar="FILE",
         default=DEFAULT_SWEEP,
-        help="a sweep of one's own (YAML), or a shipped one by name: quick (the default), full",
+        help="a sweep of one's own (YAML), or a shipped one by name: quick (the default), full, operators",
     )
     parser.add_argument(
         "--select",

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-from matrix.records import Record, Workload, WorkloadRecord
+from matrix.records import OPERATOR, Record, Workload, WorkloadRecord, operator_of
 from matrix_adapters.protocol import State
 
 
@@ -28,6 +28,14 @@ class Couple:
     @property
     def both_ok(self) -> bool:
         return all(side is not None and side.state is State.OK for side in (self.base, self.candidate))
+
+    @property
+    def only_checked(self) -> bool:
+        """Whether neither side was ever timed: operators that are right or wrong and nothing more."""
+        sides = [side for side in (self.base, self.candidate) if side is not None]
+        return self.workload.level == OPERATOR and all(
+            launch.purpose == "check" for side in sides for launch in side.launches
+        )
 
 
 def couples(base: Sequence[Record], candidate: Sequence[Record]) -> list[Couple]:
@@ -61,6 +69,7 @@ def fields_of(record: Record) -> dict[str, Any]:
         "environment": environment.name,
         **{name: getattr(work, name) for name in WorkloadRecord.model_fields},
         "model": work.subject,
+        "operator": operator_of(work),
         "arm": record.arm,
         "required": record.required,
         "state": record.state.value,

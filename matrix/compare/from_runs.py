@@ -72,7 +72,7 @@ def gather(
             found.findings.append(parity)
         made = _rows(labelled, duel, rules, names, not_comparable=moved)
         found.rows += made
-        if couple.both_ok and not made:
+        if couple.both_ok and not made and not couple.only_checked:
             found.findings.append(unmeasured_finding(labelled))
         if any(row.layout == "separate-runs" for row in made):
             found.settle[labelled.label] = settle

@@ -11,7 +11,7 @@ from matrix.catalog.types import Tolerances
 from matrix.compare.cells import Couple
 from matrix.compare.findings import PARITY, STATE, Finding
 from matrix.judge.rows import Word
-from matrix.records import Parity, Record
+from matrix.records import OPERATOR, Parity, Record
 from matrix_adapters.protocol import State
 
 #: ends of a cell that are the fault of what was measured
@@ -83,6 +83,8 @@ def parity_finding(couple: Couple, tolerances: Tolerances) -> Finding | None:
     if mine is None or other is None:
         side = "base" if mine is None else "candidate"
         verdict, reasons = Word.NOT_COMPARABLE, [f"the outputs of the {side} were not checked"]
+    elif couple.workload.level == OPERATOR:
+        reasons = list(_changes_of_operator(mine, other))
     else:
         rule = tolerances.inference.get(couple.workload.precision)
         reasons = list(_changes(mine, other, rule.floor_factor if rule and rule.floor_factor else _GROWTH))
@@ -98,6 +100,16 @@ def parity_finding(couple: Couple, tolerances: Tolerances) -> Finding | None:
         kind="parity",
         notable=bool(reasons),
     )
+
+
+def _changes_of_operator(base: Parity, candidate: Parity) -> Iterator[str]:
+    """In units of the last place: below one of them an error is rounding, whatever it is a multiple of."""
+    if base.passed != candidate.passed:  # ok on both sides: the standard leaves this answer open
+        now = "as the reference does, as it did not before" if candidate.passed else candidate.failure
+        yield f"it answers otherwise where the standard leaves it open: {now}"
+    before, after = base.max_ulps, candidate.max_ulps
+    if before is not None and after is not None and after > _GROWTH * max(before, 1.0):
+        yield f"the error grew from {before:.3g} to {after:.3g} ulp"
 
 
 def _changes(base: Parity, candidate: Parity, growth: float) -> Iterator[str]:

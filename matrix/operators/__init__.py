@@ -1,1 +1,1 @@
-"""Operator cases: the catalog's entries, the cases they make, and the files that a case is run from."""
+"""Operator cases: entries of the catalog, the cases that they make in every type, and their cells."""

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from matrix.artefacts.operator_store import EXPECTED_FILE, PreparedCase
 from matrix.catalog.types import Catalog
 from matrix.consolidate.evidence import CHECK
 from matrix.judge import operators as judge
 from matrix.judge.operators.formats import FORMATS, decoded
 from matrix.judge.parity import load_arrays
 from matrix.operators.expand import CatalogCase
-from matrix.operators.store import EXPECTED_FILE, PreparedCase
 from matrix.records import Cell, LaunchRecord, Parity, ReasonRecord
 from matrix.store.formats import utc_now
 from matrix.store.runs import RunStore

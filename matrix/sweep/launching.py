@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
+from matrix.artefacts.operator_store import INPUTS_FILE, PreparedCase
 from matrix.catalog.types import Catalog, ModelEntry
 from matrix.config.sweep import SweepConfig
 from matrix.consolidate.evidence import Slot
@@ -20,7 +21,6 @@ from matrix.execution.cancel import Cancel
 from matrix.execution.local import Startable
 from matrix.judge import clocks, parity
 from matrix.operators.expand import CatalogCase
-from matrix.operators.store import INPUTS_FILE, PreparedCase
 from matrix.records import CONTROL, OPERATOR, Cell, Environment, LaunchRecord, Parity, ReasonRecord
 from matrix.store.formats import utc_now
 from matrix.store.runs import RunStore

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from matrix.artefacts.operator_store import NotPrepared, PreparedCase
 from matrix.catalog.types import Catalog, ModelEntry
 from matrix.consolidate.evidence import operator_artefact
 from matrix.environments.base import Backend, BuildFailed, BuiltEnvironment, build_all
 from matrix.errors import MatrixError, StorageError
 from matrix.execution.cancel import Cancel
 from matrix.operators.expand import CatalogCase
-from matrix.operators.store import NotPrepared, PreparedCase
 from matrix.records import Environment, EnvironmentRecord, ReasonRecord, Workload, dataclasses_dict
 from matrix.store.formats import ArtefactAttempt, EnvironmentAttempt, utc_now
 from matrix.store.runs import RunStore

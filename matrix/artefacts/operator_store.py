@@ -12,11 +12,10 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import matrix_adapters
 from matrix.artefacts.content_cache import ContentCache, read_contents
-from matrix.execution.cancel import Cancel
 from matrix.operators.dtypes import precision_of
 from matrix_adapters.protocol import (
     OperatorCase,
@@ -86,6 +85,13 @@ class NotPrepared:
 Outcome = PreparedCase | NotPrepared
 
 
+class Stoppable(Protocol):
+    """A stop request, as `matrix.execution.cancel.Cancel` is one."""
+
+    def is_set(self) -> bool: ...
+    def set(self) -> None: ...
+
+
 class OperatorStore:
     """The prepared cases of one cache. `environment_key` names the environment that makes them."""
 
@@ -94,7 +100,7 @@ class OperatorStore:
         self._made_by = [environment_key, _code_hash()]
 
     def prepare(
-        self, cases: Sequence[OperatorCase], run: RunTask, *, ended: Callable[[int], None], cancel: Cancel
+        self, cases: Sequence[OperatorCase], run: RunTask, *, ended: Callable[[int], None], cancel: Stoppable
     ) -> dict[Key, Outcome]:
         """Find or make each; what was not come to when `cancel` was set is missing in the answer.
 
@@ -122,7 +128,7 @@ class OperatorStore:
         cases: Sequence[OperatorCase],
         run: RunTask,
         ended: Callable[[int], None],
-        cancel: Cancel,
+        cancel: Stoppable,
     ) -> dict[Key, Outcome]:
         """One batch, in as many tasks as it takes: each restart leaves at least one case behind."""
         known: dict[Key, Outcome] = {}
