@@ -117,7 +117,7 @@ def _operators(checker: Checker, data: Mapping[str, Any], catalog: Catalog) -> N
 
     known = load.load_operators(catalog.operators)
     for loc, word in words:
-        if text := suites.problem(word, known):
+        if text := suites.problem(word, known, catalog.models):
             checker.add(loc, text)
 
 

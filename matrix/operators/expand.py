@@ -27,6 +27,9 @@ class CatalogCase:
     edge: str = ""  # the template it comes from
     flops: int | None = None
     bytes: int | None = None
+    timed: bool = False  # of a speed suite: checked, and then timed
+    model: str = ""  # the model whose operator it is
+    count: int = 1  # how many nodes of that model are this very case
 
     @property
     def precision(self) -> str:

@@ -14,6 +14,9 @@ from matrix.operators.types import CaseEntry, OperatorEntry
 from matrix.strict_yaml.located import Checker, did_you_mean
 from matrix.strict_yaml.source import Loc, read
 
+#: where the timed cases are, below the folder of operators
+SPEED_FOLDER = "speed"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Operators:
@@ -22,6 +25,7 @@ class Operators:
     entries: Mapping[str, OperatorEntry]
     cases: Mapping[str, tuple[CatalogCase, ...]]  # by operator
     files: Mapping[str, Path]
+    speed: Mapping[str, tuple[CatalogCase, ...]] = dataclasses.field(default_factory=dict)  # the timed ones
 
     def __iter__(self) -> Iterator[CatalogCase]:
         return itertools.chain.from_iterable(self.cases.values())
@@ -29,20 +33,47 @@ class Operators:
 
 @functools.cache
 def load_operators(folder: Path) -> Operators:
-    """Everything in `folder`, once per process. Raises ConfigError with every mistake in the files."""
-    entries: dict[str, OperatorEntry] = {}
-    cases: dict[str, tuple[CatalogCase, ...]] = {}
-    files: dict[str, Path] = {}
+    """Everything in `folder`, once per process; timed cases are in `folder/speed`.
+
+    Raises ConfigError with every mistake in the files.
+    """
     problems: list[str] = []
+    checked, timed = _read_all(folder, problems), _read_all(folder / SPEED_FOLDER, problems)
+    cases = {name: made for name, (_, made, _) in checked.items()}
+    speed = {
+        name: tuple(dataclasses.replace(case, timed=True) for case in made)
+        for name, (_, made, _) in timed.items()
+    }
+    known = {case.case.name for made in cases.values() for case in made}
+    for name, made in speed.items():
+        problems += [
+            f"{timed[name][2]}: {case.case.name} is the name of a case in {checked[name][2].name} already"
+            for case in made
+            if case.case.name in known
+        ]
+    if problems:
+        raise ConfigError(list(dict.fromkeys(problems)))
+    return Operators(
+        entries={name: entry for name, (entry, _, _) in checked.items()},
+        cases=cases,
+        files={name: path for name, (_, _, path) in checked.items()},
+        speed=speed,
+    )
+
+
+_Read = dict[str, tuple[OperatorEntry, tuple[CatalogCase, ...], Path]]
+
+
+def _read_all(folder: Path, problems: list[str]) -> _Read:
+    found: _Read = {}
+    files: dict[str, Path] = {}
     for path in sorted(folder.glob("*.yaml")):
         try:
             for name, entry, made in _entries(path, files):
-                entries[name], cases[name], files[name] = entry, made, path
+                found[name], files[name] = (entry, made, path), path
         except ConfigError as error:
             problems += error.problems
-    if problems:
-        raise ConfigError(problems)
-    return Operators(entries=entries, cases=cases, files=files)
+    return found
 
 
 def _entries(

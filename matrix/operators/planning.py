@@ -65,7 +65,7 @@ def operator_cells(
                             threads=count,
                             variant=variant,
                         ),
-                        timed=False,
+                        timed=case.timed,
                         state=state,
                         reason=reason,
                     )

@@ -67,7 +67,7 @@ def depth(nodes: Sequence[Node], tensors: Mapping[str, TensorSpec]) -> int:
     for node in nodes:
         known = [shapes.get(name) for name in node.inputs]
         longest = max(longest, _terms(node, known, tensors))
-        output = _output_shape(node, known)
+        output = output_shape(node, known)
         if output is not None:
             shapes.setdefault(node.outputs[0], output)
     return longest
@@ -85,7 +85,7 @@ def needed_bytes(case: OperatorCase) -> int:
     unknown = max([math.prod(shape) for shape in (*shapes.values(), together or ())], default=0)
     output = 0
     for node in case.nodes:
-        shape = _output_shape(node, [shapes.get(name) for name in node.inputs])
+        shape = output_shape(node, [shapes.get(name) for name in node.inputs])
         if shape is not None:
             shapes.setdefault(node.outputs[0], shape)
         output = max(output, unknown if shape is None else math.prod(shape))
@@ -198,7 +198,7 @@ _RULES: Mapping[str, Callable[[Node, Sequence[Shape], Mapping[str, TensorSpec]],
 }
 
 
-def _output_shape(node: Node, shapes: Sequence[Shape | None]) -> Shape | None:
+def output_shape(node: Node, shapes: Sequence[Shape | None]) -> Shape | None:
     known = [shape for name, shape in zip(node.inputs, shapes, strict=True) if name and shape is not None]
     if len(known) < sum(1 for name in node.inputs if name) or not known:
         return None
