@@ -127,7 +127,8 @@ _SELU = (1.67326319217681884765625, 1.05070102214813232421875)
 @TABLE.add("Selu", attributes="alpha gamma")
 def _selu(site: Site) -> Call:
     tf, alpha, gamma = site.tf, site.real("alpha", _SELU[0]), site.real("gamma", _SELU[1])
-    if abs(alpha - _SELU[0]) < 1e-6 and abs(gamma - _SELU[1]) < 1e-6:
+    # TensorFlow's have more digits, which float64 would show.
+    if (alpha, gamma) == _SELU and site.dtype() != "float64":
         selu: Call = tf.nn.selu
         return selu
     return lambda x: gamma * tf.where(x > 0, x, alpha * tf.nn.elu(x))
@@ -208,9 +209,10 @@ def _is_inf(site: Site) -> Call:
 
 @TABLE.add("BitShift", attributes="direction")
 def _bit_shift(site: Site) -> Call:
-    bits, direction = site.tf.bitwise, site.get("direction")
+    direction = site.get("direction")
     if direction not in ("LEFT", "RIGHT"):
         raise site.refusal(f"no direction {direction!r}")
+    bits = site.tf.bitwise
     shift: Call = bits.left_shift if direction == "LEFT" else bits.right_shift
     return shift
 

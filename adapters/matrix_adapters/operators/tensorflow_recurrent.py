@@ -30,9 +30,7 @@ def _lstm(site: Site) -> Call:
 
     def prepare(each: Weights, x: Any, direction: int) -> tuple[Any, Call]:
         gate, cell, out = functions[direction]
-        wb, rb = (None, None) if each.b is None else tf.split(each.b, 2)
-        projected = tf.linalg.matmul(x, each.w, transpose_b=True)
-        projected = projected if each.b is None else projected + (wb + rb)
+        projected = _projected(tf, x, each)
         look = None if each.peepholes is None else tf.split(each.peepholes, 3)
 
         def step(state: tuple[Any, Any], given: Any) -> tuple[Any, Any]:
@@ -93,10 +91,7 @@ def _rnn(site: Site) -> Call:
 
     def prepare(each: Weights, x: Any, direction: int) -> tuple[Any, Call]:
         (function,) = functions[direction]
-        projected = tf.linalg.matmul(x, each.w, transpose_b=True)
-        if each.b is not None:
-            wb, rb = tf.split(each.b, 2)
-            projected = projected + (wb + rb)
+        projected = _projected(tf, x, each)
 
         def step(state: tuple[Any], given: Any) -> tuple[Any]:
             return (function(clip(given + tf.linalg.matmul(state[0], each.r, transpose_b=True))),)
@@ -160,6 +155,12 @@ def _scanned(
     inside = (tf.range(length)[:, tf.newaxis] < tf.cast(lengths, "int32"))[..., tf.newaxis]
     y = tf.where(inside, states[0], tf.zeros_like(states[0]))
     return y, tuple(each[-1] for each in states)
+
+
+def _projected(tf: Any, x: Any, each: Weights) -> Any:
+    """What the inputs of all steps add to the gates, both biases too."""
+    y = tf.linalg.matmul(x, each.w, transpose_b=True)
+    return y if each.b is None else y + tf.add(*tf.split(each.b, 2))
 
 
 def _turned(tf: Any, lengths: Any, reverse: bool) -> Call:

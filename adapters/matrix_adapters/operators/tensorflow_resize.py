@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,14 @@ from matrix_adapters.operators.tensorflow_site import Call, Site, Table
 TABLE = Table()
 
 _HALVES = ("float16", "bfloat16")
+
+#: nearest_mode -> the element for a place
+_ROUNDED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "round_prefer_floor": lambda places: np.ceil(places - 0.5),
+    "round_prefer_ceil": lambda places: np.floor(places + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,11 +77,13 @@ def _axes(site: Site) -> list[Axis]:
         out = [math.floor(n) for n in single]
     else:
         raise site.refusal("neither scales nor sizes")
-    area = roi.reshape(2, -1).T if roi is not None and roi.size else [(0.0, 1.0)] * len(axes)
+    area = np.array([[0.0] * len(axes), [1.0] * len(axes)])
+    if roi is not None and roi.size:
+        area = roi.reshape(2, -1)
     crop = _coordinates(site) == "tf_crop_and_resize"
     found = [
         Axis(axis=axis, size=shape[axis], out=o, scale=f, roi=(float(a[0]), float(a[1])))
-        for axis, o, f, a in zip(axes, out, factors, area, strict=True)
+        for axis, o, f, a in zip(axes, out, factors, area.T, strict=True)
     ]
     return [one for one in found if one.out != one.size or one.scale != 1 or (crop and one.roi != (0, 1))]
 
@@ -97,21 +108,21 @@ def _coordinates(site: Site) -> str:
 def _places(site: Site, one: Axis) -> np.ndarray:
     """Where in the input each output element lies, in elements; float64."""
     mode, y = _coordinates(site), np.arange(one.out, dtype=np.float64)
-    length = one.scale * one.size
+    single = one.out == 1
     if mode == "asymmetric":
         return y / one.scale
     if mode == "align_corners":
-        return y * 0 if length == 1 else y * ((one.size - 1) / (length - 1))
+        return y * 0 if single else y * ((one.size - 1) / (one.out - 1))
     if mode == "tf_crop_and_resize":
         start, stop = one.roi
         reach = (stop - start) * (one.size - 1)
-        inside = y * 0 + reach / 2 if length == 1 else y * (reach / (length - 1))
+        inside = y * 0 + reach / 2 if single else y * (reach / (one.out - 1))
         return start * (one.size - 1) + inside
-    if mode == "pytorch_half_pixel" and length == 1:
-        return y * 0 - 0.5
+    if mode == "pytorch_half_pixel" and single:
+        return y * 0
     centred: np.ndarray = (y + 0.5) / one.scale - 0.5
     if mode == "half_pixel_symmetric":
-        return centred + one.size / 2 * (1 - one.out / length)
+        return centred + one.size / 2 * (1 - one.out / (one.scale * one.size))
     if mode not in ("half_pixel", "pytorch_half_pixel"):
         raise site.refusal(f"no coordinate_transformation_mode {mode!r}")
     return centred
@@ -156,10 +167,12 @@ def _offered(mode: str, one: Axis, corners: bool, centres: bool) -> np.ndarray:
     else:
         step = np.float32(one.size) / np.float32(one.out)
     if mode == "linear":
-        return (y + np.float32(0.5)) * step - np.float32(0.5) if centres else y * step
+        between: np.ndarray = (y + np.float32(0.5)) * step - np.float32(0.5) if centres else y * step
+        return between
     found = (y + np.float32(0.5)) * step if centres else y * step
     whole = np.floor(found + np.float32(0.5)) if corners else np.floor(found)
-    return np.clip(whole, 0, one.size - 1).astype(np.int64)
+    chosen: np.ndarray = np.clip(whole, 0, one.size - 1).astype(np.int64)
+    return chosen
 
 
 def _indices(site: Site, one: Axis) -> np.ndarray:
@@ -167,15 +180,10 @@ def _indices(site: Site, one: Axis) -> np.ndarray:
     places, rule = _places(site, one), site.get("nearest_mode", "round_prefer_floor")
     if site.opset < 11 or site.node.op == "Upsample":
         rule = "floor"
-    rounded = {
-        "round_prefer_floor": lambda: np.ceil(places - 0.5),
-        "round_prefer_ceil": lambda: np.floor(places + 0.5),
-        "floor": lambda: np.floor(places),
-        "ceil": lambda: np.ceil(places),
-    }
-    if rule not in rounded:
+    if rule not in _ROUNDED:
         raise site.refusal(f"no nearest_mode {rule!r}")
-    return np.clip(rounded[rule](), 0, one.size - 1).astype(np.int64)
+    chosen: np.ndarray = np.clip(_ROUNDED[rule](places), 0, one.size - 1).astype(np.int64)
+    return chosen
 
 
 def _nearest(site: Site, axes: list[Axis]) -> Call:

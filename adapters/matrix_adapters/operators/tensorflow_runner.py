@@ -34,6 +34,9 @@ _REFUSALS = re.compile(
     r"|XLA does not support|is not (yet )?(implemented|supported)|Unsupported data type"
     r"|currently only supports"
 )
+#: the operation that XLA lacks, in its list of them; and what says where in a graph something was
+_XLA_MISSING = re.compile(r"Detected unsupported operations.* on XLA_\w+: (\w+)", re.DOTALL)
+_PLACE = re.compile(r"^\{\{function_node .*?\}\} ")
 
 
 class OperatorRunner:
@@ -195,8 +198,10 @@ def _explained(error: Exception) -> Exception:
     if isinstance(error, Unsupported):
         return error
     message = str(error)
-    if type(error).__name__ == "UnimplementedError" or _REFUSALS.search(message):
-        lines = [line.strip() for line in message.splitlines() if line.strip()]
-        told = next((line for line in lines if _REFUSALS.search(line)), lines[0] if lines else "no message")
-        return Unsupported(f"TensorFlow has no kernel for this: {told[:300]}")
-    return error
+    if type(error).__name__ != "UnimplementedError" and not _REFUSALS.search(message):
+        return error
+    if missing := _XLA_MISSING.search(message):
+        return Unsupported(f"XLA has no kernel for {missing[1]}")
+    lines = [_PLACE.sub("", line).strip() for line in message.splitlines() if line.strip()]
+    told = next((line for line in lines if _REFUSALS.search(line)), lines[0] if lines else "no message")
+    return Unsupported(f"TensorFlow has no kernel for this: {told[:300]}")

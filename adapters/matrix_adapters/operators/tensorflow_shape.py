@@ -129,9 +129,8 @@ def _pad(site: Site) -> Call:
     """Negative numbers cut off; `edge` and `wrap`, which `tf.pad` has not, pick elements by their index."""
     mode = site.get("mode", "constant")
     shape = site.shape()
-    pads = site.integers(1) if site.has(1) else site.ints("pads", site.ints("paddings", ()))
-    axes = site.integers(3) or range(len(shape))
-    axes = [site.axis(axis) for axis in axes]
+    pads = site.integers(1) or site.ints("pads", site.ints("paddings", ()))
+    axes = [site.axis(axis) for axis in site.integers(3) or range(len(shape))]
     wanted = dict(zip(axes, zip(pads[: len(axes)], pads[len(axes) :], strict=True), strict=True))
     cut = tuple(
         slice(max(-begin, 0), n - max(-end, 0))

@@ -126,10 +126,14 @@ Builder = Callable[[Site], Call]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mapping:
-    """A builder, and the attributes that it takes into account: any other one is refused."""
+    """A builder, and the attributes that it takes into account: any other one is refused.
+
+    `plain`: what it builds is a function of TensorFlow itself, which takes host arrays too.
+    """
 
     builder: Builder
     attributes: frozenset[str]
+    plain: bool = False
 
     def build(self, site: Site) -> Call:
         """The callable for one node. Raises Unsupported for what this mapping does not do."""
@@ -155,7 +159,7 @@ class Table(dict[str, Mapping]):
     def plain(self, **paths: str) -> None:
         """Operators that are one TensorFlow function of the same arguments: `Erf="math.erf"`."""
         for name, path in paths.items():
-            self.add(name)(_found(path))
+            self[name] = Mapping(_found(path), frozenset(), plain=True)
 
 
 def _found(path: str) -> Builder:
