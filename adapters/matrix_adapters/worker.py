@@ -84,6 +84,10 @@ def _handle(task: Task, launch: Launch, spoken_to: words.Words | None) -> Result
         from matrix_adapters.operators import oracle
 
         return oracle.handle(task, launch)
+    if task.kind is TaskKind.FOREIGN:
+        from matrix_adapters.operators import foreign
+
+        return foreign.handle(task, launch)
     from matrix_adapters import kinds
 
     kinds.handle(task, launch, spoken_to)

@@ -9,7 +9,8 @@ dimension of a product), the limit on |got - y| at each element is, by `formula`
 - `ulps`: ulps * ulp(y);
 - `floor`: ulps * ulp(y) + absolute, for answers that are small differences of larger ones;
 - `depth`: ulps * ulp(y) + scaled * growth(K) * u * scale, where `scale` is the largest |y| of the
-  output, or the sum of absolute products where the caller knows it.
+  output, or the sum of absolute products where the caller knows it;
+- `allclose`: absolute + relative * |y|, as `numpy.allclose` has it, for tests that others wrote.
 
 `growth` is `one` (wide accumulators: only the result is rounded), `log2` (pairwise sums:
 Castaldo, Whaley and Chronopoulos 2008), `sqrt` (rounding errors of random sign: Higham and
@@ -25,7 +26,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Amount = Annotated[float, Field(ge=0)]
-Formula = Literal["exact", "ulps", "floor", "depth"]
+Formula = Literal["exact", "ulps", "floor", "depth", "allclose"]
 Growth = Literal["one", "log2", "sqrt", "linear"]
 
 #: what each formula is made of; the other numbers have no meaning in it
@@ -34,6 +35,7 @@ _PARTS: dict[Formula, frozenset[str]] = {
     "ulps": frozenset({"ulps"}),
     "floor": frozenset({"ulps", "absolute"}),
     "depth": frozenset({"ulps", "scaled", "growth"}),
+    "allclose": frozenset({"absolute", "relative"}),
 }
 
 
@@ -47,6 +49,7 @@ class OperatorLimit(BaseModel):
 
     ulps: Amount = 0  # of the dtype, at the exact answer
     absolute: Amount = 0  # in the output's own unit
+    relative: Amount = 0  # of the exact answer
     scaled: Amount = 0  # in unit roundoffs of the largest answer, times the growth
     growth: Growth = "one"
 
@@ -87,6 +90,6 @@ class OperatorRule(BaseModel):
             strange = sorted(limit.model_fields_set - _PARTS[self.formula])
             if strange:
                 raise ValueError(f"dtypes.{dtype}.{strange[0]}: no part of formula `{self.formula}`")
-            if not limit.ulps:
+            if not limit.ulps and self.formula != "allclose":
                 raise ValueError(f"dtypes.{dtype}.ulps: needed: the exact answer itself has to be rounded")
         return self

@@ -38,6 +38,8 @@ class Limits:
         """The rule in words, with the numbers filled in."""
         if self.exact:
             return f"equal to the exact answer rounded to {self.form.name}"
+        if self.rule.formula == "allclose":
+            return f"error <= {self.limit.absolute:g} + {self.limit.relative:g} x |exact|"
         text = f"error <= {self.limit.ulps:g} ulp of {self.form.name}"
         if self.limit.absolute:
             text += f" + {self.limit.absolute:.3g}"
@@ -56,9 +58,11 @@ class Limits:
         """In which one number says what would pass."""
         return "ulp" if self.rule.formula in ("exact", "ulps") else "absolute"
 
-    def at(self, ulp: Floats, size: float) -> Floats:
-        """The largest error allowed at each element, finite."""
+    def at(self, ulp: Floats, size: float, near: Floats) -> Floats:
+        """The largest error allowed at each element, finite. `near`: the answer, rounded to the format."""
         limits = self.limit.ulps * ulp + self.limit.absolute
+        if self.limit.relative:
+            limits = limits + self.limit.relative * np.where(np.isfinite(near), np.abs(near), 0.0)
         if self.limit.scaled:
             factor = self.limit.scaled * self.limit.growth_at(self.depth) * self.form.roundoff
             given = size if self.scale is None else np.abs(self.scale)
@@ -104,9 +108,7 @@ def judge_floats(
         else:
             notes.append(Note(code="signed_zero", text=text))
     if one.underflow is not None and one.underflow.any():
-        text = (
-            f"{_some(one.underflow)} of {name}: off by a subnormal number or little more"
-        )
+        text = f"{_some(one.underflow)} of {name}: off by a subnormal number or little more"
         notes.append(Note(code="underflow", text=text))
     return Outcome(rule=str(held_to), failure=failure, error=measured, notes=tuple(notes))
 
@@ -120,7 +122,7 @@ def _compare(
     ulp = form.last_place(np.where(np.isnan(near), 0.0, near))
     size = float(np.max(np.abs(near), where=np.isfinite(near), initial=0.0))
     error = _errors(values, near if held_to.exact else exact, form)
-    limits = held_to.at(ulp, size)
+    limits = held_to.at(ulp, size, near)
     underflow = None
     if held_to.rule.flush and not held_to.exact and form.least < _WIDE_RANGE:
         underflow = (error > limits) & (error < _UNDERFLOW * form.smallest_normal)
