@@ -20,7 +20,7 @@ Mask = npt.NDArray[np.bool_]
 #: formats with fewer exponents lose too much when subnormal numbers become zero
 _WIDE_RANGE = -100
 _MAX = sys.float_info.max
-#: how far, in smallest normal numbers, an answer may be off where subnormal numbers are flushed on the way to it
+#: by how many smallest normal numbers an answer may be off where subnormal ones are flushed on the way to it
 _UNDERFLOW = 4
 
 

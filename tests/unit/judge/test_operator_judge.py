@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+import tracemalloc
 from typing import Any
 
 import ml_dtypes
@@ -454,6 +455,17 @@ def test_text_outputs_are_compared_as_they_are() -> None:
     wanted = {"Y": np.array(["a", "bc"])}
     assert judge({"Y": np.array(["a", "bc"], "U9")}, words, wanted, words, EXACT).passed
     assert judge({"Y": np.array(["a", "b"])}, words, wanted, words, EXACT).failure_code == "values"
+
+
+def test_equal_integers_are_compared_without_widening_them() -> None:
+    many = np.zeros(20_000_000, np.int8)
+    tracemalloc.start()
+    try:
+        assert integers(many, many, "int8").passed
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2.5 * many.nbytes  # the comparison, a byte each; float64 alone would take eight
 
 
 def test_six_hundred_small_cases_are_judged_in_well_under_two_seconds() -> None:
