@@ -270,6 +270,7 @@ class Record(Model):
     contract_hash: str = ""
     effective: Mapping[str, Any] = Field(default_factory=dict)
     versions: Mapping[str, str] = Field(default_factory=dict)
+    work: Mapping[str, Any] = Field(default_factory=dict)  # of a timed operator: flops, bytes a call, ...
     launches: tuple[LaunchRecord, ...] = ()
     attempts: int = 0
     started: str = ""

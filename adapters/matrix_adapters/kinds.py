@@ -8,7 +8,7 @@ from __future__ import annotations
 from matrix_adapters import checks, clock, memory, probes, process, slices, steps, tensors
 from matrix_adapters.adapter import Adapter, Feed, Runner, Unsupported, make
 from matrix_adapters.launch import Launch
-from matrix_adapters.operators import batch
+from matrix_adapters.operators import batch, peaks
 from matrix_adapters.protocol import SAMPLES_FILE, Task, TaskKind
 from matrix_adapters.words import Words
 
@@ -27,6 +27,8 @@ def handle(task: Task, launch: Launch, words: Words | None = None) -> None:
         slices.measure_in_turns(adapter, task, launch, words)
     elif task.kind is TaskKind.OPERATORS:
         batch.run(adapter, task, launch)
+    elif task.kind is TaskKind.PEAKS:
+        peaks.run(adapter, task, launch)
     else:
         measure(adapter, task, launch)
 

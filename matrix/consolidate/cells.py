@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from matrix.catalog.types import Metric
-from matrix.consolidate import contract, reduce
+from matrix.consolidate import contract, reduce, roofline
 from matrix.consolidate import flags as cell_flags
 from matrix.consolidate.evidence import Evidence, Slot, latest
 from matrix.records import (
@@ -20,6 +20,7 @@ from matrix.records import (
     Cell,
     EnvironmentRecord,
     LaunchRecord,
+    MetricValue,
     Parity,
     ReasonRecord,
     Record,
@@ -173,13 +174,34 @@ def _numbers(
         terms = contract.contract_of(cell.workload, _of_timed(done), artefact, evidence.measure)
     else:
         terms = contract.of_check(cell.workload, _of_timed(done), artefact)
+    work: Mapping[str, Any] = artefact.facts.get("work", {}) if artefact else {}
+    if cell.timed and work and "latency_ms" in metrics:
+        found, missing = _rates(cell, evidence, metrics["latency_ms"], work, str(terms["cache"]))
+        metrics |= found
+        absent = {name: why for name, why in absent.items() if name not in found} | missing
     return {
         "metrics": metrics,
         "absent": absent,
+        "work": work if cell.timed else {},
         "contract": terms,
         "contract_hash": content_hash(terms),
         "flags": cell_flags.merge([known["flags"], cell_flags.spread_flags(latencies, samples)]),
     }
+
+
+def _rates(
+    cell: Cell, evidence: Evidence, latency: MetricValue, work: Mapping[str, Any], cache: str
+) -> tuple[dict[str, MetricValue], dict[str, str]]:
+    """What a timed operator reached, and its share of the machine's roof."""
+    bound = roofline.roof(
+        evidence.peaks,
+        threads=cell.workload.threads,
+        precision=cell.workload.precision,
+        hardware=cell.environment.hardware,
+        moved=work.get("bytes"),
+        cache=cache,
+    )
+    return roofline.rates(latency, work, bound)
 
 
 class _Rows:

@@ -13,6 +13,8 @@ _EXPORT_FACTS = ("exporter", "opset", "opsets", "ir_version", "dynamic")
 #: fields in which two cells must agree before one may be called faster than the other.
 #: Layout, exporter and synchronisation are each framework's own way to the same boundary.
 COMPARED = ("boundary", "transfer", "precision", "math_mode", "threads", "cache", "inputs", "weights")
+#: the cache policy of launches that do not say one
+CACHE_WARM = "warm: the same inputs in every call"
 _ASKED = ("launches", "samples", "max_steady_s", "min_sample_s")
 
 
@@ -63,7 +65,7 @@ def contract_of(
         "threads": launch.effective.get("threads", workload.threads),
         "layout": launch.effective.get("layout"),
         "warmup": {name: asked[name] for name in ("warmup_calls", "max_warmup_s") if name in asked},
-        "cache": "warm: the same inputs in every call",
+        "cache": launch.sampling.get("cache", CACHE_WARM),
         "sampling": {name: asked[name] for name in _ASKED if name in asked},
         "inputs": hashes.get("inputs"),
         "weights": hashes.get("weights"),

@@ -25,6 +25,7 @@ class Evidence:
     blocks: int
     stopped: ReasonRecord  # why what has not been done was not done
     measure: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    peaks: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # what the machine can, by threads
     pairs: bool = False  # of an A/B run: its cells have a pilot, and as many blocks as it took
 
     def needed(self, cell: Cell, last: Mapping[Slot, LaunchRecord]) -> tuple[Slot, ...]:
@@ -90,6 +91,7 @@ def evidence_of(
         blocks=header.blocks,
         stopped=_stopped(header),
         measure=header.measure,
+        peaks=header.peaks,
         pairs=bool(header.comparison),
     )
 

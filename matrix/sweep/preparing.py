@@ -19,6 +19,7 @@ from matrix.environments.base import Backend, BuildFailed, BuiltEnvironment, bui
 from matrix.errors import MatrixError, StorageError
 from matrix.execution.cancel import Cancel
 from matrix.operators.expand import CatalogCase
+from matrix.operators.work import work_of
 from matrix.records import Environment, EnvironmentRecord, ReasonRecord, Workload, dataclasses_dict
 from matrix.store.formats import ArtefactAttempt, EnvironmentAttempt, utc_now
 from matrix.store.runs import RunStore
@@ -169,20 +170,25 @@ def prepare_operators(
     began = time.monotonic()
     outcomes = preparer.prepare_operators([case.case for case in cases], run, ended=ended, cancel=cancel)
     each_s = round((time.monotonic() - began) / max(1, len(outcomes)), 4)
-    store.append_all([_operator_attempt(key, outcome, each_s) for key, outcome in outcomes.items()])
+    of = {case.key: case for case in cases}
+    store.append_all([_operator_attempt(of[key], outcome, each_s) for key, outcome in outcomes.items()])
     return {key: outcome for key, outcome in outcomes.items() if isinstance(outcome, PreparedCase)}
 
 
 def _operator_attempt(
-    key: tuple[str, str], outcome: PreparedCase | NotPrepared, seconds: float
+    case: CatalogCase, outcome: PreparedCase | NotPrepared, seconds: float
 ) -> ArtefactAttempt:
-    subject, batch, sequence, consumes = operator_artefact(*key)
+    subject, batch, sequence, consumes = operator_artefact(*case.key)
     ended: dict[str, Any]
     if isinstance(outcome, NotPrepared):
         reason = ReasonRecord(code=outcome.reason.code, text=outcome.reason.text)
         ended = {"state": outcome.state, "reason": reason}
     else:
-        ended = {"state": State.OK, "hashes": outcome.hashes, "facts": {"oracle": outcome.oracle}}
+        facts: dict[str, Any] = {"oracle": outcome.oracle}
+        if case.timed:
+            work = dataclasses.asdict(work_of(case, outcome.oracle["outputs"]))
+            facts["work"] = {**work, "model": case.model, "count": case.count}
+        ended = {"state": State.OK, "hashes": outcome.hashes, "facts": facts}
     return ArtefactAttempt(
         subject=subject,
         batch=batch,

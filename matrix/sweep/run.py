@@ -121,6 +121,7 @@ def blocks(stages: Stages, seconds: dict[str, float]) -> None:
         return
     with timed(seconds, "memory"):
         stages.null_adapter()
+        stages.peaks()
         rounds.memory()
     with timed(seconds, "timed"):
         for block in range(stages.store.header.blocks):

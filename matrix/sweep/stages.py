@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from matrix.artefacts.operator_store import PreparedCase
 from matrix.catalog.types import Catalog
 from matrix.config.sweep import SweepConfig
 from matrix.environments.base import Backend, BuildFailed, BuiltEnvironment
@@ -15,6 +16,8 @@ from matrix.errors import StorageError
 from matrix.estimate import artefact_environment
 from matrix.execution.dispatch import run_task as run_anywhere
 from matrix.operators.expand import CatalogCase
+from matrix.operators.load import load_operators
+from matrix.operators.suites import peak_cases
 from matrix.records import CONTROL, OPERATOR, Cell
 from matrix.store.runs import RunStore
 from matrix.sweep.interrupts import Interrupts
@@ -22,6 +25,7 @@ from matrix.sweep.launching import STALL_S, ArtefactKey, Launcher, RunTask
 from matrix.sweep.ledger import Ledger
 from matrix.sweep.observer import Observer
 from matrix.sweep.overhead import null_adapter_cost
+from matrix.sweep.peaks import machine_peaks
 from matrix.sweep.preparing import (
     Preparer,
     Wanted,
@@ -106,8 +110,7 @@ class Stages:
             key = self.launcher.key(cell)
             model = self._models[cell.workload.subject]
             wanted.setdefault(key, Wanted(model=model, workload=cell.workload, consumes=key[3]))
-        made_by = "" if self._maker is None or isinstance(self._maker, BuildFailed) else self._maker.key
-        preparer = self._artefact_store(made_by)
+        preparer = self._artefact_store(self._made_by)
         self.launcher.artefacts = prepare_artefacts(
             preparer,
             wanted.values(),
@@ -184,6 +187,41 @@ class Stages:
             )
         self.stop.check()
         self.store.update_header(null_adapter=cost)
+
+    def peaks(self) -> None:
+        """Measure what the machine can, once a run that times operators; what fails costs no cell."""
+        timed = [c for c in self.runnable if c.timed and c.workload.level == OPERATOR]
+        usable = {c.environment: self.launcher.environments.get(c.environment) for c in timed}
+        known = self.store.header.peaks
+        counts = [n for n in dict.fromkeys(c.workload.threads for c in timed) if str(n) not in known]
+        if not counts or not any(usable.values()):
+            return
+        types = {cell.workload.precision for cell in timed}
+        cases = peak_cases(load_operators(self.catalog.operators))
+        wanted = [case for case in cases if case.precision in types]
+        preparer = self._artefact_store(self._made_by)
+        prepared = preparer.prepare_operators(
+            [case.case for case in wanted], self._make, ended=lambda _: None, cancel=self.stop.cancel
+        )
+        self.stop.check()
+        folders = [one.folder for one in prepared.values() if isinstance(one, PreparedCase)]
+        with self.observer.still():
+            found = machine_peaks(
+                {environment: built for environment, built in usable.items() if built is not None},
+                counts,
+                folders,
+                catalog=self.catalog,
+                store=self.store,
+                run_task=self._run_task,
+                cancel=self.stop.cancel,
+            )
+        self.stop.check()
+        self.store.update_header(peaks={**known, **found})
+
+    @property
+    def _made_by(self) -> str:
+        """The content key of the environment that makes artefacts; "" where there is none."""
+        return "" if self._maker is None or isinstance(self._maker, BuildFailed) else self._maker.key
 
 
 def _belong_to(cells: Iterable[Cell], config: SweepConfig, catalog: Catalog) -> None:
