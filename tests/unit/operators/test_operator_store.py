@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from matrix.artefacts import operator_store
 from matrix.artefacts.operator_store import NotPrepared, PreparedCase
 from matrix.artefacts.store import ArtefactStore
+from matrix.execution import archives, box, container
 from matrix.execution.cancel import Cancel
+from matrix.execution.container_plan import Plan
 from matrix_adapters.protocol import Node, OperatorCase, Reason, Result, State, Task, TaskKind
 
 OK = Result(state=State.OK)
@@ -152,3 +156,26 @@ def test_the_oracles_own_sources_are_part_of_every_key() -> None:
     folder = Path(operator_store.matrix_adapters.__path__[0])
     for pattern in operator_store._MAKERS:
         assert list(folder.glob(pattern)), f"{pattern} is no source of the worker any more"
+
+
+def test_a_container_gets_the_folders_of_its_cases_and_no_path_of_this_machine(tmp_path: Path) -> None:
+    folders = []
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "model.onnx").write_bytes(name.encode())
+        folders.append(str(folder))
+    task = Task(
+        kind=TaskKind.OPERATORS, framework="toy", adapter="toy", options={"cases": folders, "first": 0}
+    )
+    plan = Plan(image="i", python="python", worker=tmp_path)
+    _, inner = container._placed(task, plan, SimpleNamespace(of_worker=lambda *_: "volume"))  # type: ignore[arg-type]
+    assert inner.options == {"cases": ["/job/in/cases/0", "/job/in/cases/1"], "first": 0}
+    unpacked = tmp_path / "job"
+    archives.unpack(archives.pack([archives.Entry("job"), *_below(box._case_entries(task))]), unpacked)
+    assert (unpacked / "in/cases/1/model.onnx").read_bytes() == b"two"
+
+
+def _below(entries: Iterable[archives.Entry]) -> Iterator[archives.Entry]:
+    for entry in entries:
+        yield dataclasses.replace(entry, name=f"job/{entry.name}")
