@@ -44,7 +44,8 @@ class Format:
         """
         magnitude = np.clip(np.abs(exact), self.smallest_normal, self.largest)
         _, exponent = np.frexp(magnitude)  # 1.0 is 0.5 * 2**1
-        return np.ldexp(1.0, exponent - self.precision)
+        last: Floats = np.ldexp(1.0, exponent - self.precision)
+        return last
 
     def rounded(self, exact: Floats) -> Floats:
         """Each value as the nearest number of the format, ties to even; beyond the range, infinity."""
