@@ -190,7 +190,7 @@ def _made(spec: TensorSpec, case: OperatorCase) -> np.ndarray:
 
 def _host(tensor: Any) -> np.ndarray:
     array: np.ndarray = tensor.numpy()
-    return array.astype(np.float32) if array.dtype.name == "bfloat16" else np.asarray(array)
+    return np.asarray(array.astype(np.float32)) if array.dtype.name == "bfloat16" else np.asarray(array)
 
 
 def _explained(error: Exception) -> Exception:
