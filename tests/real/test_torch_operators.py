@@ -23,13 +23,16 @@ Ended = dict[str, Any]  # a line of cases.jsonl, and "arrays"
 #: relative to max(1, |expected|): wide enough for small shapes, far too narrow for a wrong formula
 TOLERANCE = {"float64": 1e-12, "float32": 2e-5, "float16": 1e-2, "bfloat16": 6e-2}
 
-#: torch 2.13 itself: what it answers in place of the standard's answer (name, dtype)
+#: where the oracle itself computes with an attribute in float32 (alpha / size, the root of scale)
+ROUGHLY = {"LRN": 1e-7, "Attention": 1e-7}
+
+#: (case, dtype) -> what torch 2.13 itself answers in place of the standard's answer
 FAULTS_OF_TORCH = {
-    ("Gelu", "float32"): "F.gelu(inf) is NaN in float32 on the CPU, and inf in float64",
+    ("Gelu/1", "float32"): "F.gelu(inf) is NaN in float32 on the CPU, and inf in float64",
 }
 
-#: operators and attributes that ONNX's evaluator, and ours, cannot compute: `BY_HAND` has them
-NO_ORACLE = {"Scatter", "Pad", "Reshape", "OneHot", "Resize", "GridSample"}
+#: cases of these operators that ONNX's evaluator, and ours, cannot compute: `BY_HAND` has them
+NO_ORACLE = {"Scatter", "OneHot"}
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +114,7 @@ def _wrong(case: OperatorCase, ended: Ended, prepared: case_folder.Prepared) -> 
                 return f"{name} is {found.ravel()[:6]}, expected {expected.ravel()[:6]}"
             continue
         wide = elements.widened(found, facts["dtype"]).astype(np.float64)
-        limit = max(TOLERANCE[facts["dtype"]], TOLERANCE.get(case.dtype, 0))
+        limit = max(TOLERANCE[facts["dtype"]], TOLERANCE.get(case.dtype, 0), ROUGHLY.get(case.nodes[0].op, 0))
         if not np.allclose(wide, expected, rtol=limit, atol=limit, equal_nan=True):
             return f"{name} is {wide.ravel()[:6]}, expected {expected.ravel()[:6]}"
     return ""
@@ -121,9 +124,9 @@ def test_every_answer_is_the_standards_or_a_known_fault_of_torch(judged: Any) ->
     wrong = {
         (case.name, case.dtype): f"{dict(case.nodes[0].attributes)}: {what}"
         for case, line, what in judged
-        if what and line["state"] != "unsupported" and (case.nodes[0].op, case.dtype) not in FAULTS_OF_TORCH
+        if what and line["state"] != "unsupported"
     }
-    assert not wrong
+    assert wrong.keys() == FAULTS_OF_TORCH.keys(), wrong
 
 
 def test_what_is_unsupported_names_the_kernel_that_torch_lacks(judged: Any) -> None:
@@ -151,7 +154,6 @@ _X = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
 BY_HAND: list[tuple[Entry, Any]] = [
     (E("Pad", values(_X, None), values([0, -1, 1, 1])), [[2, 3, 0], [5, 6, 0], [0, 0, 0]]),
     (E("Pad", values(_X, None), values([0, -1, 1, 1]), mode="edge"), [[2, 3, 3], [5, 6, 6], [5, 6, 6]]),
-    (E("Reshape", f(0, 4), values([0, -1])), np.zeros((0, 4))),
     (
         E("Scatter", values([1.0, 2.0, 3.0], None), values([2, 0]), values([8.0, 9.0], None), opset=9),
         [9, 2, 8],

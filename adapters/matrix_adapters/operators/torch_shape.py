@@ -125,11 +125,9 @@ def _reshape(bound: Bound) -> Kernel:
     shape, wanted = bound.shape(), bound.ints(1) or []
     if not bound.flag("allowzero"):
         wanted = [shape[i] if n == 0 else n for i, n in enumerate(wanted)]
-    if -1 in wanted and 0 not in wanted:
+    if -1 in wanted and 0 not in wanted:  # torch itself says what is wrong with -1 beside 0
         known = math.prod(n for n in wanted if n != -1)
         wanted = [math.prod(shape) // known if n == -1 else n for n in wanted]
-    elif -1 in wanted:
-        wanted = [0 if n == -1 else n for n in wanted]
     return lambda x: x.reshape(wanted)
 
 
