@@ -1,4 +1,4 @@
-"""Others' tests as prepared cases: what a framework's own project expects of its operators. Task kind FOREIGN.
+"""Others' tests as prepared cases: what other projects expect of operators. Task kind FOREIGN.
 
 `options["tests"]` names a collection; each of its tests becomes a case folder (see `case_folder`),
 and `out/index.json` lists all of them in order, those too that cannot be run from a folder, with

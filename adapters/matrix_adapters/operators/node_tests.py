@@ -88,9 +88,7 @@ def _test(name: str, test: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -
 
 def _node(node: Any) -> Node:
     """Its attributes are in the model file, and need not be told again: whoever runs this has the file."""
-    return Node(
-        op=node.op_type, inputs=tuple(node.input), outputs=tuple(node.output), domain=node.domain
-    )
+    return Node(op=node.op_type, inputs=tuple(node.input), outputs=tuple(node.output), domain=node.domain)
 
 
 def _word(kind: Any) -> str:
