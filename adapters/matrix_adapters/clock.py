@@ -23,7 +23,7 @@ import math
 import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
+from itertools import cycle, islice, repeat
 from typing import Any
 
 import numpy as np
@@ -101,6 +101,17 @@ def loop_of(runner: Any) -> Loop:
     if getattr(runner, "synchronous", False) is True:
         return functools.partial(_calls, runner.run, runner.fetch)
     return functools.partial(_synchronised_calls, runner.run, runner.sync, runner.fetch)
+
+
+def rotating_loop_of(runner: Any, feeds: Sequence[Any]) -> Loop:
+    """`loop(_, n)`: as `loop_of`, but each call has the next of `feeds`, round and round, across loops.
+
+    The iterator is made here; a turn of the loop costs what it costs with one feed.
+    """
+    turns = cycle(tuple(feeds))
+    if getattr(runner, "synchronous", False) is True:
+        return functools.partial(_rotating_calls, runner.run, runner.fetch, turns)
+    return functools.partial(_synchronised_rotating_calls, runner.run, runner.sync, runner.fetch, turns)
 
 
 def warm_up(loop: Loop, feed: Any, measure: Measure, beat: Beat) -> Warmup:
@@ -266,6 +277,31 @@ def _synchronised_calls(
 ) -> Any:
     outputs = None
     for _ in repeat(None, n):
+        outputs = run(feed)
+        sync()
+        outputs = fetch(outputs)
+    return outputs
+
+
+def _rotating_calls(
+    run: Callable[[Any], Any], fetch: Callable[[Any], Any], turns: Iterator[Any], _: Any, n: int
+) -> Any:
+    outputs = None
+    for feed in islice(turns, n):
+        outputs = fetch(run(feed))
+    return outputs
+
+
+def _synchronised_rotating_calls(
+    run: Callable[[Any], Any],
+    sync: Callable[[], None],
+    fetch: Callable[[Any], Any],
+    turns: Iterator[Any],
+    _: Any,
+    n: int,
+) -> Any:
+    outputs = None
+    for feed in islice(turns, n):
         outputs = run(feed)
         sync()
         outputs = fetch(outputs)

@@ -5,7 +5,7 @@ Imported after the environment is set, since it imports NumPy.
 
 from __future__ import annotations
 
-from matrix_adapters import checks, clock, memory, probes, process, slices, steps, tensors
+from matrix_adapters import checks, clock, memory, probes, process, rotation, slices, steps, tensors
 from matrix_adapters.adapter import Adapter, Feed, Runner, Unsupported, make
 from matrix_adapters.launch import Launch
 from matrix_adapters.operators import batch, peaks
@@ -36,7 +36,10 @@ def handle(task: Task, launch: Launch, words: Words | None = None) -> None:
 def measure(adapter: Adapter, task: Task, launch: Launch) -> None:
     """Phases apart, warm-up at the measured shapes, timed samples, outputs of the last timed call."""
     begun = steps.begin(adapter, task, launch)
-    last = _time(begun.runner, begun.feed, task, launch)
+    turning = rotation.begin(task.measure.cache, begun.runner, begun.inputs, launch)
+    last = _time(begun.runner, begun.feed, turning.loop, task, launch)
+    launch.sampling |= turning.told
+    turning.check(begun.facts)
     steps.end(begun, last, task, launch)
 
 
@@ -70,9 +73,9 @@ def probe(adapter: Adapter, task: Task, launch: Launch) -> None:
     steps.import_framework(adapter, launch)
 
 
-def _time(runner: Runner, feed: Feed, task: Task, launch: Launch) -> steps.Arrays:
+def _time(runner: Runner, feed: Feed, loop: clock.Loop, task: Task, launch: Launch) -> steps.Arrays:
     """Warm-up and steady phase; nothing runs beside them but the calls themselves."""
-    loop, beat = clock.loop_of(runner), launch.heart.beat
+    beat = launch.heart.beat
     target = clock.sample_target_ns(task.measure)
     with launch.phase("warmup", beating=False):
         warmup = clock.warm_up(loop, feed, task.measure, beat)

@@ -176,6 +176,7 @@ class Measure:
     warmup_calls: int = 3
     max_warmup_s: float = 2.0
     min_sample_s: float = 200e-6  # calls shorter than this are batched into one sample
+    cache: str = "warm"  # the same inputs in every call; or "rotating": through more than a cache holds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

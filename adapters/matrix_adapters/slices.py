@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from matrix_adapters import checks, clock, memory, probes, steps, tensors
+from matrix_adapters import checks, clock, memory, probes, rotation, steps, tensors
 from matrix_adapters.adapter import Adapter
 from matrix_adapters.failures import Misunderstood
 from matrix_adapters.launch import Launch
@@ -46,7 +46,8 @@ def measure_in_turns(adapter: Adapter, task: Task, launch: Launch, words: Words 
         raise Misunderstood("nobody says when: this kind of launch is one half of a live pair")
     options = options_of(task)
     begun = steps.begin(adapter, task, launch)
-    loop, beat = clock.loop_of(begun.runner), launch.heart.beat
+    turning = rotation.begin(task.measure.cache, begun.runner, begun.inputs, launch)
+    loop, beat = turning.loop, launch.heart.beat
     target = clock.sample_target_ns(task.measure)
     with launch.phase("warmup", beating=False):
         warmup = _warm_up(loop, begun.feed, task.measure, options, launch)
@@ -69,7 +70,9 @@ def measure_in_turns(adapter: Adapter, task: Task, launch: Launch, words: Words 
     kept = kept_samples(numbers)
     steps.report_samples(samples.only(kept), warmup, target, begun.runner, launch)
     memory.report_own(begun.runner, launch)
+    turning.check(begun.facts)
     launch.sampling |= {
+        **turning.told,
         "layout": LAYOUT,
         "slices": len(turns.parts),
         "dropped": len(samples) - int(kept.sum()),  # the first sample of every slice finds cold caches

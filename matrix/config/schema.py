@@ -16,7 +16,7 @@ from typing import Any
 from matrix import catalog
 from matrix.catalog.types import Catalog
 from matrix.config.sweep import ALL, AUTO, SweepFile
-from matrix.operators.suites import EDGES, STANDARD
+from matrix.operators.suites import SUITES
 
 FILE = "sweep.schema.json"
 
@@ -39,9 +39,7 @@ def sweep_schema(shipped: Catalog) -> dict[str, Any]:
     _named(properties["frameworks"]["items"], frameworks)
     _named(properties["models"]["items"], _suggest(shipped.models))
     _named(properties["threads"]["items"], {"const": ALL})
-    properties["operators"]["items"] = _suggest(
-        [STANDARD, EDGES]
-    )  # operators are many: the loader names them
+    properties["operators"]["items"] = _suggest(SUITES)  # operators are many: the loader names them
     schema["anyOf"] = [{"required": ["models"]}, {"required": ["operators"]}]
     properties["hardware"]["items"] = _suggest(hardware)
     choice["name"] = frameworks

@@ -71,6 +71,10 @@ class MeasureChoice(Entry):
     warmup_calls: _Samples = _WORKER.warmup_calls
     max_warmup_s: _Seconds = _WORKER.max_warmup_s
     min_sample_s: _Seconds = _WORKER.min_sample_s
+    cache: Literal["warm", "rotating"] = Field(
+        default="warm",
+        description="the same inputs in every call, or copies, together twice what the last cache holds",
+    )
 
     def worker(self) -> Measure:
         """The part that goes to a worker."""
@@ -119,7 +123,7 @@ class SweepFile(Entry):
     operators: list[Annotated[str, Field(min_length=1)]] = Field(
         default=[],
         min_length=1,
-        description="suites (standard, edges), operators (Gelu) or cases (Gelu/tanh), each in all its types",
+        description="suites (standard, edges, speed, from-model:NAME), operators (Gelu) or cases (Gelu/tanh)",
     )
     hardware: list[str] = Field(default=[AUTO], min_length=1)
     precisions: list[Precision] = Field(default=["fp32"], min_length=1)

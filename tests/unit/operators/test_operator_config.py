@@ -74,8 +74,8 @@ def test_the_stored_words_lead_to_the_same_cases(tmp_path: Path, known: Catalog)
         ("operators: [MatMul/zzzz]\n", "MatMul has no case 'zzzz'; there are: square, huge"),
         ("operators: [Gelu/]\n", "Gelu has no case ''"),
         ("operators: [Zebra]\n", "there is no operator or suite 'Zebra'; there are: standard, edges"),
-        ("operators: [speed]\n", "the suite 'speed' is not available yet"),
-        ("operators: ['from-model:resnet50']\n", "'from-model:resnet50' is not available yet"),
+        ("operators: [speed]\n", "the catalog has no case for the suite speed"),
+        ("operators: ['from-model:resnet51']\n", "there is no model 'resnet51' (did you mean"),
         ("operator: [Gelu]\n", 'unknown key (did you mean "operators"?)'),
     ],
 )
