@@ -16,7 +16,8 @@ import numpy as np
 import torch
 
 from matrix_adapters.adapter import Feed, Unavailable, Unsupported
-from matrix_adapters.operators import case_folder, elements, generators, torch_program
+from matrix_adapters.operators import candidate, case_folder, elements, generators, torch_program
+from matrix_adapters.protocol import OperatorCase
 
 _WORDS = {"float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "bf16"}
 _MISSING = re.compile(r"not implemented for|not currently implemented|is not supported|not support", re.I)
@@ -31,7 +32,7 @@ class OperatorRunner:
         self._on_cpu = self._device.type == "cpu"
         self._compiled = compiled
         self._case = case_folder.read_case(folder)
-        self._layout = torch_program.layout(self._case)
+        self._layout = self._plan(self._case)
         self._narrow = {s.name for s in self._case.inputs if s.dtype == elements.BFLOAT16}
         self._constants = {
             spec.name: self._tensor(spec.name, generators.tensor(spec, self._case.seed)).to(self._device)
@@ -115,6 +116,12 @@ class OperatorRunner:
         if self._compiled:
             torch.compiler.reset()
 
+    def _plan(self, case: OperatorCase) -> torch_program.Layout:
+        return torch_program.layout(case)
+
+    def _kernel(self, tensors: Mapping[str, Any]) -> Any:
+        return torch_program.bind(self._case, self._constants, tensors, torch, self._device)
+
     def _run_unbound(self, feed: Feed) -> Any:
         raise RuntimeError("`prepare` comes before `run`: it builds the call for the feed's shapes")
 
@@ -162,7 +169,7 @@ class OperatorRunner:
     def _bind(self, feed: Feed) -> None:
         tensors = {name: self._tensor(name, array).to(self._device) for name, array in feed.items()}
         try:
-            kernel = torch_program.bind(self._case, self._constants, tensors, torch, self._device)
+            kernel = self._kernel(tensors)
         except (RuntimeError, TypeError) as error:
             _translate(error)
         self._call = torch.compile(kernel, dynamic=False) if self._compiled else kernel
@@ -180,6 +187,10 @@ def open_case(adapter: Any, artefacts: Mapping[str, Path]) -> OperatorRunner:
     """Raises Unsupported, naming it, for an operator that is not mapped."""
     if "operator" not in artefacts:
         raise Unsupported("an operator case needs its folder")
+    if (given := candidate.of(adapter._task)) is not None:
+        from matrix_adapters.operators.torch_candidate import open_candidate
+
+        return open_candidate(adapter, artefacts, given)
     return OperatorRunner(adapter, artefacts["operator"], compiled=adapter._variant == "compile")
 
 

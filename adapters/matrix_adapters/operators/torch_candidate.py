@@ -1,0 +1,117 @@
+"""A candidate in PyTorch: the user's callable in the place of the mapping, everything else as for a stock case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from matrix_adapters.adapter import Feed, Unsupported
+from matrix_adapters.operators import candidate as candidates
+from matrix_adapters.operators.candidate import Candidate, CandidateError
+from matrix_adapters.operators.torch_program import Layout
+from matrix_adapters.operators.torch_runner import OperatorRunner
+from matrix_adapters.protocol import OperatorCase
+
+#: elements of all inputs together up to which a gradient is checked: it takes two calls for each
+MOST_ELEMENTS = 128
+
+_LOADED: dict[Candidate, Callable[..., Any]] = {}
+
+
+class CandidateRunner(OperatorRunner):
+    """See `OperatorRunner`; no input shapes the call: all of them are tensors."""
+
+    def __init__(self, adapter: Any, folder: Path, candidate: Candidate) -> None:
+        self._candidate = candidate
+        if candidate not in _LOADED:  # once for a whole batch: it may have to be compiled first
+            _LOADED[candidate] = candidates.load(candidate)
+        self._callable = _LOADED[candidate]
+        super().__init__(adapter, folder, compiled=False)
+
+    def effective(self) -> dict[str, Any]:
+        """As for a stock case, and whose implementation it was."""
+        return {**super().effective(), "candidate": self._candidate.name}
+
+    def gradient(self, feed: Feed) -> dict[str, Any] | None:
+        """Its gradient against differences, where it has one and the case is fit for it; else None.
+
+        {"passed": ..., "text": ...}. Only in float64, where differences are exact enough, on finite
+        values, and on cases that are small.
+        """
+        if not self._candidate.gradient or self._case.dtype != "float64" or "/edge-" in self._case.name:
+            return None
+        arrays = [feed[name] for name in self._layout.takes]
+        finite = all(np.isfinite(array).all() for array in arrays if array.dtype.kind == "f")
+        if not finite or sum(array.size for array in arrays) > MOST_ELEMENTS:
+            return None
+        with torch.inference_mode(False), torch.enable_grad():
+            tensors = [torch.from_numpy(np.array(array)).to(self._device) for array in arrays]
+            for tensor in tensors:
+                tensor.requires_grad_(tensor.is_floating_point() and tensor.numel() > 0)
+            if not any(tensor.requires_grad for tensor in tensors):
+                return None
+            kernel = self._kernel({})
+            return _checked(kernel, tensors)
+
+    def _plan(self, case: OperatorCase) -> Layout:
+        fed = tuple(spec.name for spec in case.inputs if not spec.constant)
+        return Layout(takes=fed, statics=())
+
+    def _kernel(self, tensors: Mapping[str, Any]) -> Any:
+        """From the fed tensors, in order, to the outputs."""
+        case, call, constants = self._case, self._callable, self._constants
+        attributes: dict[str, Any] = {}
+        names = [spec.name for spec in case.inputs]
+        if len(case.nodes) == 1:
+            attributes, names = dict(case.nodes[0].attributes), list(case.nodes[0].inputs)
+        takes = self._layout.takes
+        if tuple(names) == takes and not attributes:
+            return self._counted(call)
+        place = {name: i for i, name in enumerate(takes)}
+
+        def kernel(*fed: Any) -> Any:
+            given = [fed[place[n]] if n in place else constants[n] if n else None for n in names]
+            return call(*given, **attributes)
+
+        return self._counted(kernel)
+
+    def _counted(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        """The same, where the outputs are as many as the case has: a tensor, or a tuple of them."""
+        wanted, name = len(self._case.outputs), self._candidate.name
+        checked = False
+
+        def call(*fed: Any) -> Any:
+            nonlocal checked
+            outputs = kernel(*fed)
+            if not checked:
+                several = (outputs,) if isinstance(outputs, torch.Tensor) else tuple(outputs)
+                if len(several) != wanted or not all(isinstance(o, torch.Tensor) for o in several):
+                    kinds = ", ".join(type(output).__name__ for output in several)
+                    raise CandidateError(f"{name} returned {kinds}: {wanted} tensors are the operator's outputs")
+                checked = True
+            if wanted == 1 and not isinstance(outputs, torch.Tensor):
+                return outputs[0]
+            return outputs
+
+        return call
+
+
+def open_candidate(adapter: Any, artefacts: Mapping[str, Path], candidate: Candidate) -> CandidateRunner:
+    """Raises Unsupported for what only a stock case can do."""
+    if adapter._variant == "compile":
+        raise Unsupported("a candidate is run as it is: it has no variants")
+    return CandidateRunner(adapter, artefacts["operator"], candidate)
+
+
+def _checked(kernel: Callable[..., Any], tensors: list[Any]) -> dict[str, Any]:
+    try:
+        torch.autograd.gradcheck(kernel, tensors, raise_exception=True)
+    except (RuntimeError, ValueError, NotImplementedError, TypeError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        text = " ".join(lines)[:300] or type(error).__name__
+        return {"passed": False, "text": f"its gradient is wrong: {text}"}
+    return {"passed": True, "text": "torch.autograd.gradcheck in float64"}
