@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import fnmatch
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -17,7 +19,7 @@ from matrix.operators import suites
 from matrix.operators.load import load_operators
 from matrix_adapters import tensors
 from matrix_adapters.operators import case_folder, generators
-from matrix_adapters.operators.batch import spec_of
+from matrix_adapters.operators.batch import CASES_FILE, spec_of
 from matrix_adapters.protocol import (
     Measure,
     Node,
@@ -36,8 +38,18 @@ Ended = dict[str, Any]  # a line of cases.jsonl, and "arrays"
 #: a tensor of 2^31 elements has a test of its own elsewhere
 MOST_ELEMENTS = 10**7
 
-#: TensorFlow 2.21 on the CPU: what it answers in place of the standard's answer
-FAULTS_OF_TENSORFLOW: dict[tuple[str, str], str] = {}
+#: TensorFlow 2.21 on the CPU, as a graph: where it does not give the standard's answer, and why
+FAULTS_OF_TENSORFLOW = {
+    "Gelu/* float64": "tf.nn.gelu rounds its constant to float32 first: an error of 1e-9",
+    "BiasGelu/* float64": "the same",
+    "Erf/* float64": "erf of an infinity is NaN",
+    "Conv/empty_batch *": "oneDNN gives an empty result the shape of the input",
+    "Gemm/empty_sum_is_bias *": "oneDNN has no fused product over nothing and ends the process",
+    "MatMulBiasRelu/nan_is_not_clipped *": "the fused product's Relu gives 0 for NaN",
+    # Fused to _MklLayerNorm where scale and offset are constants: right when eager, and without oneDNN.
+    "ResidualLayerNorm/wide *": "the fused normalisation forgets the epsilon, and has no float64",
+    "Embedding/plain *": "the same",
+}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +74,7 @@ def prepare(run_task: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable
 
 @pytest.fixture(scope="module")
 def run_cases(run_task: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[Ended]]:
-    """Prepared folders through the adapter in one launch; what each case ended with."""
+    """Prepared folders through the adapter in one launch (one more for each that dies); how each case ended."""
 
     def run(folders: Sequence[Path], variant: str = "") -> list[Ended]:
         task = Task(
@@ -72,14 +84,19 @@ def run_cases(run_task: Any, tmp_path_factory: pytest.TempPathFactory) -> Callab
             variant=variant,
             options={"cases": [str(folder) for folder in folders]},
         )
-        out = tmp_path_factory.mktemp("run") / "out"
-        result = run_task("tensorflow", task, out)
-        assert result.state is State.OK, result.reason
-        lines = [json.loads(line) for line in (out / "cases.jsonl").read_text().splitlines()]
-        ended: list[Ended] = [line for line in lines if "state" in line]
-        for line in ended:
-            file = out / f"{line['case']}.npz"
-            line["arrays"] = tensors.load(file) if file.exists() else {}
+        ended: list[Ended] = []
+        while len(ended) < len(folders):
+            out = tmp_path_factory.mktemp("run") / "out"
+            rest = dataclasses.replace(task, options={**task.options, "first": len(ended)})
+            result = run_task("tensorflow", rest, out)
+            lines = [json.loads(line) for line in (out / CASES_FILE).read_text().splitlines()]
+            for line in lines:
+                if "state" in line:
+                    file = out / f"{line['case']}.npz"
+                    ended.append({**line, "arrays": tensors.load(file) if file.exists() else {}})
+            if result.state is not State.OK:  # the process died of the case in hand
+                assert lines[-1].get("begin"), result.reason
+                ended.append({"state": "died", "reason": {"text": str(result.reason)}, "arrays": {}})
         return ended
 
     return run
@@ -130,20 +147,28 @@ def _failure(line: Ended, prepared: case_folder.Prepared, rule: Any, depth: int)
     return "" if verdict.passed else verdict.failure
 
 
+def _title(one: Any) -> str:
+    return f"{one.case.name} {one.case.dtype}"
+
+
+def _known(one: Any) -> bool:
+    return any(fnmatch.fnmatchcase(_title(one), fault) for fault in FAULTS_OF_TENSORFLOW)
+
+
 def test_every_answer_is_the_standards_or_a_known_fault_of_tensorflow(standard: Any) -> None:
-    wrong = {
-        f"{one.case.name} {one.case.dtype}": what
-        for one, _, what in standard
-        if what and (one.case.nodes[0].op, one.case.dtype) not in FAULTS_OF_TENSORFLOW
-    }
+    wrong = {_title(one): what for one, _, what in standard if what and not _known(one)}
     assert not wrong
 
 
 def test_no_case_of_the_catalog_fails_for_another_reason_than_a_missing_kernel_or_mapping(
     standard: Any,
 ) -> None:
-    states = {line["state"] for _, line, _ in standard}
-    assert states <= {"ok", "unsupported"}
+    others = {
+        _title(one): line["reason"]
+        for one, line, _ in standard
+        if line["state"] not in ("ok", "unsupported") and not _known(one)
+    }
+    assert not others
     for one, line, _ in standard:
         if line["state"] == "unsupported":
             text = line["reason"]["text"]

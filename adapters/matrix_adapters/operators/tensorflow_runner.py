@@ -189,8 +189,8 @@ def _made(spec: TensorSpec, case: OperatorCase) -> np.ndarray:
 
 
 def _host(tensor: Any) -> np.ndarray:
-    array: np.ndarray = tensor.numpy()
-    return np.asarray(array.astype(np.float32)) if array.dtype.name == "bfloat16" else np.asarray(array)
+    array = np.asarray(tensor.numpy())  # a tensor without axes comes as a scalar
+    return np.asarray(array, np.float32) if array.dtype.name == "bfloat16" else array
 
 
 def _explained(error: Exception) -> Exception:

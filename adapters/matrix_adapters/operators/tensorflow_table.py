@@ -17,6 +17,7 @@ from matrix_adapters.operators import (
     tensorflow_recurrent,
     tensorflow_reduction,
     tensorflow_resize,
+    tensorflow_sampling,
     tensorflow_shape,
     tensorflow_signal,
 )
@@ -36,6 +37,7 @@ _FAMILIES = (
     tensorflow_recurrent,
     tensorflow_reduction,
     tensorflow_resize,
+    tensorflow_sampling,
     tensorflow_shape,
     tensorflow_signal,
 )
