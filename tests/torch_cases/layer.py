@@ -173,6 +173,7 @@ def _normalisations() -> Iterator[Entry]:
             momentum=0.8,
             outputs=3,
         )
+    yield E("BatchNormalization", f(2, 3, 4), f(3), f(3), f(3), between(0.5, 2, 3), training_mode=1)
     for axis in (-1, 1, -2):
         shape = (2, 3, 4, 5)[axis:]
         yield E("LayerNormalization", f(2, 3, 4, 5), f(*shape), f(*shape), axis=axis, dtypes=FLOATS)

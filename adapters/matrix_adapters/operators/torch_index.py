@@ -151,7 +151,9 @@ def _top_k(bound: Bound) -> Kernel:
     """
     k = int(bound.scalar(1)) if bound.opset >= 10 else bound.integer("k")
     axis, largest, ordered = bound.axis(-1), bound.flag("largest", 1), bound.flag("sorted", 1)
-    if bound.dtype() in (torch.float32, torch.float64) or not bound.wants(1):
+    if bound.outputs == 1:
+        return lambda x: torch.topk(x, k, axis, largest, ordered)[0]
+    if bound.dtype() in (torch.float32, torch.float64):
         return lambda x: tuple(torch.topk(x, k, axis, largest, ordered))
 
     def by_sort(x: Any) -> Any:

@@ -27,7 +27,8 @@ def _batch(bound: Bound) -> Kernel:
         new_mean = mean * momentum + seen_mean * (1 - momentum)
         return y, new_mean, var * momentum + seen_var * (1 - momentum)
 
-    return train if bound.outputs == 3 else lambda *tensors: train(*tensors)[: bound.outputs]
+    count = bound.outputs
+    return (lambda *tensors: train(*tensors)[0]) if count == 1 else lambda *t: train(*t)[:count]
 
 
 def _layer(bound: Bound) -> Kernel:
