@@ -75,6 +75,7 @@ def load_catalog() -> Catalog:
 
 def plan_for_this_machine(config: SweepConfig, catalog: Catalog, select: str | None) -> Plan:
     """The plan of `config` here: devices found, threads usable, environments already built."""
+    _refuse_unknown(config)
     found = hardware.probe(catalog.hardware)
     threads = machine.usable_threads()
     plan = make_plan(config, catalog, found, select, usable_threads=threads)
@@ -91,6 +92,18 @@ def sweep_and_plan(args: argparse.Namespace, catalog: Catalog) -> tuple[SweepCon
     """What `-c` and `--select` ask for. Raises ConfigError or UsageError."""
     config = load_sweep(args.config, catalog)
     return config, plan_for_this_machine(config, catalog, args.select)
+
+
+def _refuse_unknown(config: SweepConfig) -> None:
+    """Raises UsageError where a sweep has `from-model:NAME` and nobody has read that model: no cell is lost."""
+    words = [str(word) for word in config.data.get("operators", ())]
+    if not words:
+        return
+    from matrix.operators.suites import models_of  # many imports: only for a sweep that has some
+
+    read = {case.model for case in config.operators}
+    if missing := [name for name in models_of(words) if name not in read]:
+        raise UsageError(f"the operators of {', '.join(missing)} are not known: from-model is not available yet")
 
 
 def _already_built(environments: Collection[Environment], catalog: Catalog, home: Path) -> set[Environment]:

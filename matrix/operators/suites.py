@@ -5,7 +5,7 @@ edges               the edge cases alone
 Gelu                all cases of one operator
 Gelu/tanh           one case, in all its types
 speed               shapes of real models, which are timed too; MatMul/gemm_2048 is one of them
-from-model:NAME     the operators of a model, as its ONNX file has them, timed: see `from_model`
+from-model:NAME     the operators of a model, as its ONNX file has them, timed (not yet)
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ DISPATCH_CASE = "Relu/size_1"
 def chosen(words: Iterable[str], operators: Operators) -> tuple[CatalogCase, ...]:
     """The cases of all words together, each once, in the catalog's order within a word.
 
-    Only for words that have no `problem`. What is in a model is found when the run begins
-    (`matrix.operators.from_model`): its word chooses nothing here.
+    Only for words that have no `problem`. What is in a model is not known here: its word
+    chooses nothing.
     """
     found: dict[tuple[str, str], CatalogCase] = {}
     for word in words:
