@@ -95,7 +95,7 @@ def sweep_and_plan(args: argparse.Namespace, catalog: Catalog) -> tuple[SweepCon
 
 
 def _refuse_unknown(config: SweepConfig) -> None:
-    """Raises UsageError where a sweep has `from-model:NAME` and nobody has read that model: no cell is lost."""
+    """Raises UsageError where a sweep has `from-model:NAME`, and nobody has read that model's operators."""
     words = [str(word) for word in config.data.get("operators", ())]
     if not words:
         return
@@ -103,7 +103,8 @@ def _refuse_unknown(config: SweepConfig) -> None:
 
     read = {case.model for case in config.operators}
     if missing := [name for name in models_of(words) if name not in read]:
-        raise UsageError(f"the operators of {', '.join(missing)} are not known: from-model is not available yet")
+        names = ", ".join(missing)
+        raise UsageError(f"the operators of {names} are not known: from-model is not available yet")
 
 
 def _already_built(environments: Collection[Environment], catalog: Catalog, home: Path) -> set[Environment]:
