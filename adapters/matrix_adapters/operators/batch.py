@@ -101,7 +101,7 @@ def _one(adapter: Adapter, folder: Path, file: Path, ended: Ended) -> None:
         checks.inputs_unchanged(facts, tensors.fingerprints(given))
         kept, ended.outputs = as_given(outputs, ended.effective.get("output_dtypes", {}))
         tensors.save(file, kept)
-        gradient = getattr(runner, "gradient", None)  # of a candidate: a stock operator's is not ours to check
+        gradient = getattr(runner, "gradient", None)  # a candidate may have one to be checked
         if gradient is not None and (found := gradient(feed)) is not None:
             ended.effective["gradient"] = found
     finally:

@@ -1,4 +1,4 @@
-"""A user's own implementation of an operator, found by name: a Python callable, or a `torch.library` operator.
+"""A user's own implementation of an operator, found by name: a callable, or a `torch.library` operator.
 
 `options["candidate"]` of a task names it. It is imported, never evaluated: "package.module:function"
 or "/folder/file.py:function", where a dotted function name goes into a class. The folder it

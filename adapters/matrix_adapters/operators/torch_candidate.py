@@ -1,4 +1,4 @@
-"""A candidate in PyTorch: the user's callable in the place of the mapping, everything else as for a stock case."""
+"""A candidate in PyTorch: the user's callable in the place of the mapping; all else as for a stock case."""
 
 from __future__ import annotations
 
@@ -91,7 +91,8 @@ class CandidateRunner(OperatorRunner):
                 several = (outputs,) if isinstance(outputs, torch.Tensor) else tuple(outputs)
                 if len(several) != wanted or not all(isinstance(o, torch.Tensor) for o in several):
                     kinds = ", ".join(type(output).__name__ for output in several)
-                    raise CandidateError(f"{name} returned {kinds}: {wanted} tensors are the operator's outputs")
+                    text = f"{name} returned {kinds}: the operator has {wanted} tensors"
+                    raise CandidateError(text)
                 checked = True
             if wanted == 1 and not isinstance(outputs, torch.Tensor):
                 return outputs[0]
