@@ -49,7 +49,6 @@ from matrix_adapters.protocol import plain
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.!+_-]*")
 _SUMMARIES = {
     "onnx-tests": "run the ONNX project's backend node tests in an ONNX runtime",
-    "opinfo": "run PyTorch's OpInfo samples through the PyTorch mapping",
     "show": "show the tables of a stored run again",
 }
 _EXITS = (
@@ -62,7 +61,6 @@ _EXAMPLES = {
         "  matrix operators onnx-tests onnxruntime 1.31.0 1.32.0 --json\n"
         "  matrix operators onnx-tests --resume latest"
     ),
-    "opinfo": "  matrix operators opinfo pytorch",
     "show": "  matrix operators show latest",
 }
 
