@@ -107,7 +107,7 @@ class Lab:
             env=self.environ(**more),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            preexec_fn=heed_ctrl_c,
+            preexec_fn=heed_ctrl_c,  # noqa: PLW1509 (the tests have no threads of their own)
         )
         self._started.append(worker)
         return worker
