@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -95,7 +96,8 @@ def measure(
             tell(f"block {blocks}")
             for name in CLOCKS:
                 if all(name in side for side in sides):
-                    values[name].append(math.log(sides[1][name] / sides[0][name]))
+                    base, candidate = clocks.block_of(sides[0], sides[1], name)
+                    values[name].append(math.log(candidate / base))
     finally:
         bundle.close()
     block_s = (time.monotonic() - measured_from) / blocks
@@ -107,7 +109,7 @@ def measure(
 
 def _block(
     here: _Here, frozen: Frozen | None, chance: random.Random, cancel: Cancel | None
-) -> tuple[list[dict[str, float]], float, float] | str:
+) -> tuple[list[dict[str, Any]], float, float] | str:
     """The numbers of both sides by clock, seconds a sample, seconds to start; or what went wrong."""
     options = {"warmup_calls": 10} if frozen is None else frozen.options()
     task = Task(

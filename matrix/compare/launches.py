@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from matrix.consolidate import reduce
+from matrix.judge import clocks
 from matrix.records import VOID, LaunchRecord
 from matrix_adapters.protocol import State
 
@@ -40,6 +41,17 @@ class Measured:
         """What `matrix.judge.clocks` said of each block's process; those without are left out."""
         found = {block: _numbers(launch.sampling.get("clocks")) for block, launch in self.timed.items()}
         return {block: clock for block, clock in found.items() if clock}
+
+    def turns(self, clock: str) -> Mapping[str, tuple[float | None, ...]]:
+        """The same of each block's process slice by slice; blocks of fresh launches have none."""
+        found = {}
+        for block, launch in self.timed.items():
+            kept = launch.sampling.get("clocks")
+            turns = kept.get("turns") if isinstance(kept, Mapping) else None
+            times = turns.get(clock) if isinstance(turns, Mapping) else None
+            if isinstance(times, (list, tuple)):
+                found[block] = tuple(_number(time) for time in times)
+        return found
 
     def by_metric(self) -> dict[str, dict[str, float]]:
         """metric -> block -> value; latency and CPU time by clock are `by_clock`'s."""
@@ -81,18 +93,18 @@ def measured(
 
 def wall(side: Measured, values: Mapping[str, float]) -> Mapping[str, float]:
     """Latency by block: by the wall clock of `clocks` where every block has it, as reported otherwise."""
-    clocks = side.clocks()
-    if clocks and all(block in clocks and WALL in clocks[block] for block in side.timed):
-        return {block: float(clock[WALL]) for block, clock in clocks.items()}
+    found = side.clocks()
+    if found and all(block in found and WALL in found[block] for block in side.timed):
+        return {block: float(clock[WALL]) for block, clock in found.items()}
     return values
 
 
 def clean(side: Measured) -> Mapping[str, float] | None:
     """Latency by block over the samples that nothing interrupted; None unless every block has it."""
-    clocks = side.clocks()
-    if not clocks or not all(CLEAN in clocks.get(block, {}) for block in side.timed):
+    found = side.clocks()
+    if not found or not all(CLEAN in found.get(block, {}) for block in side.timed):
         return None
-    return {block: float(clock[CLEAN]) for block, clock in clocks.items()}
+    return {block: float(clock[CLEAN]) for block, clock in found.items()}
 
 
 def clean_shares(side: Measured) -> dict[str, float]:
@@ -102,12 +114,12 @@ def clean_shares(side: Measured) -> dict[str, float]:
 
 def cpu(side: Measured, values: Mapping[str, float]) -> Mapping[str, float] | None:
     """CPU time a call by block; None unless it is the cost of the call."""
-    clocks = side.clocks()
-    if clocks:
-        valid = sum(bool(clocks.get(block, {}).get("cpu_valid")) for block in side.timed)
+    found = side.clocks()
+    if found:
+        valid = sum(bool(found.get(block, {}).get("cpu_valid")) for block in side.timed)
         if valid < max(1.0, _LEAST_VALID * len(side.timed)):
             return None
-        return {block: float(clock[CPU]) for block, clock in clocks.items()}
+        return {block: float(clock[CPU]) for block, clock in found.items()}
     if side.threads != 1 or not values:
         return None
     for block, launch in side.timed.items():
@@ -115,6 +127,22 @@ def cpu(side: Measured, values: Mapping[str, float]) -> Mapping[str, float] | No
         if latency is None or values.get(block, 0.0) < _BUSY_SHARE * latency:
             return None
     return values
+
+
+def by_turns(
+    base: Measured, candidate: Measured, clock: str, values: tuple[Mapping[str, float], Mapping[str, float]]
+) -> tuple[Mapping[str, float], Mapping[str, float]]:
+    """`values` of both sides by block, those of live pairs compared turn by turn."""
+    turns = base.turns(clock), candidate.turns(clock)
+    paired = {
+        block: clocks.paired_by_turns(mine, values[1][block], (turns[0][block], turns[1][block]))
+        for block, mine in values[0].items()
+        if block in values[1] and block in turns[0] and block in turns[1]
+    }
+    return (
+        {**values[0], **{block: mine for block, (mine, _) in paired.items()}},
+        {**values[1], **{block: other for block, (_, other) in paired.items()}},
+    )
 
 
 def majority_flag(launches: Sequence[LaunchRecord], codes: Iterable[str]) -> str:
@@ -141,15 +169,16 @@ def block_seconds(base: Measured, candidate: Measured) -> float | None:
     return statistics.median(costs) if costs else None
 
 
-def _numbers(clocks: Any) -> dict[str, float]:
+def _numbers(kept: Any) -> dict[str, float]:
     """What is a number of the clocks that a launch left; a file may hold anything."""
-    if not isinstance(clocks, Mapping):
+    if not isinstance(kept, Mapping):
         return {}
-    return {
-        name: float(value)
-        for name, value in clocks.items()
-        if isinstance(value, (int, float)) and math.isfinite(value)
-    }
+    numbers = {name: _number(value) for name, value in kept.items()}
+    return {name: number for name, number in numbers.items() if number is not None}
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
 def _seconds(launch: LaunchRecord) -> float | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from matrix.catalog.types import Metric
 from matrix.compare import launches
-from matrix.compare.launches import CLEAN, CPU_TIME, LATENCY, THROUGHPUT, WALL, Measured
+from matrix.compare.launches import CLEAN, CPU, CPU_TIME, LATENCY, THROUGHPUT, WALL, Measured
 from matrix.judge import distributions, paired
 from matrix.judge.rows import Layout, Row, Sides, Stage
 from matrix.records import LaunchRecord
@@ -156,11 +156,18 @@ def _latency(
     )
     if not mine and not other:
         return {}
-    clocks = {WALL: Sides(base=mine, candidate=other)}
+    clocks = {WALL: _sides(base, candidate, WALL, mine, other)}
     clean = launches.clean(base), launches.clean(candidate)
     if clean[0] and clean[1] and _as_clean(base, candidate):
-        clocks[CLEAN] = Sides(base=clean[0], candidate=clean[1])
+        clocks[CLEAN] = _sides(base, candidate, CLEAN, clean[0], clean[1])
     return clocks
+
+
+def _sides(
+    base: Measured, candidate: Measured, clock: str, mine: Mapping[str, float], other: Mapping[str, float]
+) -> Sides:
+    paired = launches.by_turns(base, candidate, clock, (mine, other))
+    return Sides(base=paired[0], candidate=paired[1])
 
 
 def _as_clean(base: Measured, candidate: Measured) -> bool:
@@ -201,7 +208,7 @@ def _cpu(
     if not mine and not other:
         return {}, ""
     if mine and other:
-        return {"": Sides(base=mine, candidate=other)}, ""
+        return {"": _sides(base, candidate, CPU, mine, other)}, ""
     where = "base" if mine else "candidate"
     sides = Sides(base=mine or {}, candidate=other or {})
     return {

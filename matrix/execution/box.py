@@ -54,6 +54,7 @@ STOP_GRACE_S = 6
 _PHASE_EVERY_S = 3.0
 _CLOCK_JUMP_S = 1.0
 _REMOVAL_S = 20
+_ON_ITS_WAY_OUT = ("removing", "dead")
 _ANSWERS_FD = "3"  # in the worker; the supervisor makes it of its own standard output
 
 
@@ -156,12 +157,12 @@ class Box:
             *_case_entries(task),
             Entry("out", mode=0o755, uid=UID),
         ]
-        with self._measured("send"), self._engine.calling() as api:
+        with self._measured("send"), self._calling() as api:
             api.put_archive(self._name, JOB, b"".join(pack(entries)))
 
     def start(self) -> None:
         """Begin; nothing is waited for."""
-        with self._measured("start"), self._engine.calling() as api:
+        with self._measured("start"), self._calling() as api:
             if self._talking:
                 self._attachment = Attachment(api, self._name)
             api.start(self._name)
@@ -201,7 +202,7 @@ class Box:
 
     def fetch(self, out_dir: Path) -> Ending:
         """Everything it left, and how it ended."""
-        with self._measured("fetch"), self._engine.calling() as api:
+        with self._measured("fetch"), self._calling() as api:
             stream, _ = api.get_archive(self._name, f"{JOB}/out", chunk_size=1 << 20)
             apart = unpack(stream, out_dir, apart=frozenset({EXIT_FILE}))
         with contextlib.suppress(ValueError):
@@ -253,9 +254,9 @@ class Box:
 
     def _by_engine(self, out_dir: Path) -> Ending:
         """The supervisor itself was killed, or never ran: what the engine knows has to do."""
-        with self._engine.calling() as api:
+        with self._calling() as api:
             state = api.inspect_container(self._name)["State"]
-            if state.get("Status") == "removing":
+            if state.get("Status") in _ON_ITS_WAY_OUT:
                 raise Gone("its removal is under way")
             said = api.logs(self._name, stdout=not self._talking, tail=20)
         if said:
@@ -301,7 +302,7 @@ class Box:
         An engine that comes back ends the containers it finds: that says nothing of the worker.
         One that had ended by itself before has its answer, which counts.
         """
-        with self._engine.calling() as api:
+        with self._calling() as api:
             state = api.inspect_container(self._name)["State"]
         if state.get("Running"):
             return True
@@ -314,7 +315,7 @@ class Box:
 
     def _read(self, name: str) -> bytes:
         """One small file of the worker's folder."""
-        with self._engine.calling() as api:
+        with self._calling() as api:
             stream, _ = api.get_archive(self._name, f"{JOB}/out/{name}")
             return b"".join(stream)[tarfile.BLOCKSIZE :].rstrip(b"\0")
 
@@ -330,6 +331,29 @@ class Box:
             if phase != self._phase:
                 self._phase = phase
                 self._on_phase(phase)
+
+    @contextlib.contextmanager
+    def _calling(self) -> Iterator[docker.APIClient]:
+        """As `Engine.calling`, of the container that was made.
+
+        What an engine says of one that somebody removes depends on how far it has come, in words
+        that are refusals too: whether it is still there, it is asked.
+        """
+        try:
+            with self._engine.calling() as api:
+                yield api
+        except Refused as refused:
+            if self._is_there():
+                raise
+            raise Gone(refused.reason.text) from refused
+
+    def _is_there(self) -> bool:
+        try:
+            with self._engine.calling() as api:
+                state = api.inspect_container(self._name)["State"]
+        except Gone:
+            return False
+        return not state.get("Dead") and state.get("Status") not in _ON_ITS_WAY_OUT
 
     @contextlib.contextmanager
     def _measured(self, what: str) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""One process's samples to one number a clock: what a block has of each side.
+"""One process's samples to one number a clock, and two processes' turns to what a block has of each side.
 
 `wall` is what a user waits and what latency means. `wall-clean` is the same over the samples
 that nothing interrupted: it keeps its precision on an overloaded machine, where it exists.
@@ -7,7 +7,8 @@ that nothing interrupted: it keeps its precision on an overloaded machine, where
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ Integers = npt.NDArray[np.int64]
 CLEAN_SHARE, CLEAN_NS = 0.01, 20_000
 #: fewer clean samples than this say nothing about the process
 LEAST_CLEAN = 5
+#: a pair whose sides share fewer turns than this is compared by its medians
+LEAST_TURNS = 4
 #: CPU time is the cost of the call only where one thread computes and does not wait
 BUSY_SHARE, ONE_THREAD = 0.95, 1.05
 
@@ -31,7 +34,8 @@ def clocks(samples: Mapping[str, Integers]) -> dict[str, Any]:
     number of the slice. The first sample of a slice finds caches that the other side filled,
     so it is dropped where the slice has another. Also returned: `clean_share` of the samples
     kept, 0 to 1, and `cpu_valid`. `wall-clean` is absent with fewer than 5 clean samples.
-    An empty mapping: there are no samples.
+    Of a live pair also `turns`: the same medians slice by slice, as a list by clock, with None for
+    a slice that has no clean sample. An empty mapping: there are no samples.
     """
     if "wall_ns" not in samples or not len(samples["wall_ns"]):
         return {}
@@ -47,7 +51,40 @@ def clocks(samples: Mapping[str, Integers]) -> dict[str, Any]:
     }
     if clean.sum() >= LEAST_CLEAN:
         found["wall-clean"] = _median_ms(wall[clean], calls[clean])
+    if "slice" in samples:
+        numbers = samples["slice"][kept]
+        found["turns"] = {
+            "wall": _by_turn(wall / calls, numbers, np.ones(len(wall), dtype=bool)),
+            "cpu": _by_turn(cpu / calls, numbers, np.ones(len(wall), dtype=bool)),
+        }
+        if "wall-clean" in found:
+            found["turns"]["wall-clean"] = _by_turn(wall / calls, numbers, clean)
     return found
+
+
+def block_of(base: Mapping[str, Any], candidate: Mapping[str, Any], clock: str) -> tuple[float, float]:
+    """`paired_by_turns` of what `clocks` found of both sides; each must have that clock."""
+    turns = [side.get("turns", {}).get(clock, ()) for side in (base, candidate)]
+    return paired_by_turns(base[clock], candidate[clock], (turns[0], turns[1]))
+
+
+def paired_by_turns(
+    base: float, candidate: float, turns: tuple[Sequence[float | None], Sequence[float | None]]
+) -> tuple[float, float]:
+    """What a block has of both sides of a live pair, from what each had alone and from their turns.
+
+    Two slices with the same number follow each other within a fraction of a second, so that what
+    the machine did meanwhile is in both. Their ratio does not hold it; the median over all of them
+    does not hold what hit one slice and not the other. The geometric mean of both sides' own numbers
+    stays the level. Exchanging the sides exchanges the answer. With fewer than 4 common turns, or
+    a number that is no time, the sides' own numbers are returned.
+    """
+    times = [(a, b) for a, b in zip(*turns, strict=False) if a and b and a > 0 and b > 0]
+    if len(times) < LEAST_TURNS or len(turns[0]) != len(turns[1]) or not (base > 0 and candidate > 0):
+        return base, candidate
+    half = float(np.median([math.log(b) - math.log(a) for a, b in times])) / 2
+    level = math.sqrt(base * candidate)
+    return level * math.exp(-half), level * math.exp(half)
 
 
 def warm(slices: Integers | None, count: int) -> npt.NDArray[np.bool_]:
@@ -59,6 +96,17 @@ def warm(slices: Integers | None, count: int) -> npt.NDArray[np.bool_]:
     lengths = np.diff(np.r_[starts, count])
     kept[starts[lengths > 1]] = False
     return kept
+
+
+def _by_turn(
+    per_call_ns: npt.NDArray[np.float64], slices: Integers, chosen: npt.NDArray[np.bool_]
+) -> list[float | None]:
+    """Milliseconds a call of each slice, by the median of its chosen samples; None without any."""
+    bounds = np.flatnonzero(np.diff(slices)) + 1
+    return [
+        round(float(np.median(times[taken])) / 1e6, 9) if taken.any() else None
+        for times, taken in zip(np.split(per_call_ns, bounds), np.split(chosen, bounds), strict=True)
+    ]
 
 
 def _median_ms(total_ns: Integers, calls: Integers) -> float:

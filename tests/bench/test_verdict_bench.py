@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from bench.verdicts import machine, noise, procedures, report, tables, traces
 
+from matrix.judge import clocks
 from matrix.judge.rows import Row, Sides, Word
 from matrix.judge.verdicts import judge
 
@@ -145,15 +146,16 @@ def _rows(trials: list[traces.Trial]) -> list[Row]:
             unit="ms",
             better="lower",
             margin=procedures.MARGIN,
-            clocks={
-                "wall": Sides(
-                    base={str(k): a.clocks["wall"] for k, (a, _) in enumerate(trial.pairs)},
-                    candidate={str(k): b.clocks["wall"] for k, (_, b) in enumerate(trial.pairs)},
-                )
-            },
+            clocks={"wall": _sides(trial)},
         )
         for i, trial in enumerate(trials)
     ]
+
+
+def _sides(trial: traces.Trial) -> Sides:
+    blocks = [clocks.block_of(a.clocks, b.clocks, "wall") for a, b in trial.pairs]
+    base, candidate = ({str(k): block[side] for k, block in enumerate(blocks)} for side in (0, 1))
+    return Sides(base=base, candidate=candidate)
 
 
 @pytest.mark.parametrize("staged", [False, True])

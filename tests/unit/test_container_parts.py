@@ -22,8 +22,10 @@ from toy_sweep import ToySweep
 
 from matrix.execution import leases
 from matrix.execution.archives import Entry, folder_entries, pack, unpack
+from matrix.execution.box import Box
+from matrix.execution.container_plan import Plan
 from matrix.execution.ending import Ending, Stop, conclude
-from matrix.execution.engine import Gone, Refused, Silent, translated
+from matrix.execution.engine import Engine, Gone, Refused, Silent, translated
 from matrix.execution.leases import Holder, holder, own_lease
 from matrix.execution.local import run_worker
 from matrix_adapters import supervisor
@@ -222,6 +224,40 @@ def _api_error(said: str, status: int = 500) -> docker.errors.APIError:
     response = requests.Response()
     response.status_code = status
     return docker.errors.APIError(said, response=response, explanation=said)
+
+
+class OneContainer:
+    """A client of an engine with one container, in that state (None: gone), that nothing can be read from."""
+
+    def __init__(self, state: dict[str, Any] | None) -> None:
+        self._state, self.api = state, self
+
+    def get_archive(self, *_: object, **__: object) -> None:
+        raise _api_error("can not get archive from a container which is dead")
+
+    def inspect_container(self, name: str) -> dict[str, Any]:
+        if self._state is None:
+            raise docker.errors.NotFound("x", explanation=f"No such container: {name}")
+        return {"State": self._state}
+
+
+@pytest.mark.parametrize(
+    ("state", "meant"),
+    [
+        (None, Gone),
+        ({"Status": "removing"}, Gone),
+        ({"Status": "dead", "Dead": True}, Gone),
+        ({"Status": "exited", "Dead": False}, Refused),
+    ],
+)
+def test_whether_a_container_is_still_there_is_asked_not_read_from_a_refusal(
+    tmp_path: Path, state: dict[str, Any] | None, meant: type[Exception]
+) -> None:
+    plan = Plan(image="i", python="python3", worker=tmp_path)
+    client: Any = OneContainer(state)
+    box = Box(plan, Engine(client), timeout_s=1, cancel=None)
+    with pytest.raises(meant, match="which is dead"):
+        box.fetch(tmp_path)
 
 
 @pytest.mark.parametrize(

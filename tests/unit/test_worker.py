@@ -99,8 +99,15 @@ class Lab:
         return {**os.environ, "PYTHONPATH": path, **more}
 
     def start(self, **more: str) -> subprocess.Popen[bytes]:
+        def heed_ctrl_c() -> None:  # a shell's background jobs, these tests perhaps, are begun deaf to it
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
         worker = subprocess.Popen(
-            self.command(), env=self.environ(**more), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            self.command(),
+            env=self.environ(**more),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            preexec_fn=heed_ctrl_c,  # noqa: PLW1509 (the tests have no threads of their own)
         )
         self._started.append(worker)
         return worker

@@ -3,8 +3,8 @@
     PYTHONPATH=tests:adapters python -m bench.verdicts.measure RESULTS --blocks 64 --model medium
 
 makes one A/B run below RESULTS, whose `@aa` pairs `bench.verdicts.record` then turns into a session.
-What else the machine does meanwhile (nothing, a neighbour that comes and goes, too much) is up to
-whoever starts it, and is the session's STATE.
+What else the machine does meanwhile (nothing, `bench.verdicts.neighbour` that comes and goes, too
+much) is up to whoever starts it, and is the session's STATE.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from bench.verdicts.peers import PEERS, swapped
 from bench.verdicts.traces import Trial
 from scipy import stats
 
-from matrix.judge import looks, paired
+from matrix.judge import clocks, looks, paired
 from matrix.judge.rows import Row, Sides
 from matrix.judge.series import Series, read
 
@@ -72,9 +72,10 @@ def ours(trials: Sequence[Trial], clock: str) -> np.ndarray | None:
 def _series(trial: Trial, clock: str) -> Series | None:
     values: list[dict[str, float]] = [{}, {}]
     for k, pair in enumerate(trial.pairs):
-        for side, process in zip(values, pair, strict=True):
-            if clock in process.clocks:
-                side[str(k)] = process.clocks[clock]
+        if all(clock in process.clocks for process in pair):
+            both = clocks.block_of(pair[0].clocks, pair[1].clocks, clock)
+            for side, value in zip(values, both, strict=True):
+                side[str(k)] = value
     row = Row(
         workload="trial",
         metric=clock,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from matrix.judge import clocks
 
@@ -87,3 +89,64 @@ def test_cpu_time_of_several_threads_is_not_the_cost_of_a_call() -> None:
 def test_no_samples_are_no_clocks() -> None:
     assert clocks.clocks({}) == {}
     assert clocks.clocks(samples([])) == {}
+
+
+def turns(times: list[list[float]]) -> dict[str, np.ndarray]:
+    """Samples of one process: a list of milliseconds for each slice."""
+    numbers = [number for number, slice_ms in enumerate(times) for _ in slice_ms]
+    return samples([ms for slice_ms in times for ms in slice_ms], slice=numbers)
+
+
+def test_turns_are_the_medians_of_their_warm_samples() -> None:
+    found = clocks.clocks(turns([[99, 2, 4], [99, 6], [8]]))
+    assert found["turns"]["wall"] == found["turns"]["cpu"] == [3.0, 6.0, 8.0]
+
+
+def test_a_slice_without_a_clean_sample_is_none_among_the_clean_turns() -> None:
+    wall = turns([[1, 10, 10, 10], [1, 10, 10, 10], [1, 30, 30, 30]])
+    found = clocks.clocks(wall | {"process_ns": np.minimum(wall["wall_ns"], 10 * MS)})
+    assert found["turns"]["wall-clean"] == [10.0, 10.0, None]
+
+
+def test_fresh_launches_have_no_turns() -> None:
+    assert "turns" not in clocks.clocks(samples([1, 2, 3]))
+
+
+def test_what_the_machine_did_during_a_turn_of_each_side_is_not_in_the_ratio() -> None:
+    """Drift in both, a burst in one slice of one side, and a planted 3 %: medians alone see 33 %."""
+    drift = [10, 10, 10, 20, 20, 20, 20, 20]
+    base = clocks.clocks(turns([[99, ms, ms] for ms in drift]))
+    slower = [1.03 * ms for ms in drift]
+    slower[3:5] = [10.3, 20.6]  # the machine was calm again a little earlier
+    candidate = clocks.clocks(turns([[99, ms, ms] for ms in slower]))
+    mine, other = clocks.block_of(base, candidate, "wall")
+    assert other / mine == pytest.approx(1.03)
+    assert mine * other == pytest.approx(base["wall"] * candidate["wall"]), "the level stays"
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.01, 1e4), st.floats(0.01, 1e4)), max_size=12),
+    st.floats(0.01, 1e4),
+    st.floats(0.01, 1e4),
+)
+def test_exchanging_the_sides_exchanges_the_block(
+    pairs: list[tuple[float, float]], base: float, candidate: float
+) -> None:
+    mine, other = [a for a, _ in pairs], [b for _, b in pairs]
+    one = clocks.paired_by_turns(base, candidate, (mine, other))
+    two = clocks.paired_by_turns(candidate, base, (other, mine))
+    assert one == two[::-1]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        ([1.0] * 3, [2.0] * 3),  # too few
+        ([1.0] * 5, [2.0] * 6),  # not of one pair
+        ([1.0] * 6, [None, None, None, 2.0, 2.0, 2.0]),
+        ([0.0] * 6, [2.0] * 6),
+        ((), ()),
+    ],
+)
+def test_without_enough_common_turns_the_medians_stand(odd: tuple[list[float], list[float]]) -> None:
+    assert clocks.paired_by_turns(10.0, 11.0, odd) == (10.0, 11.0)
