@@ -79,6 +79,7 @@ class TaskKind(enum.StrEnum):
     REFERENCE = "reference"  # float64 outputs and the noise floor (PyTorch environment)
     ORACLE = "oracle"  # operator cases: model file, inputs, float64 outputs (an environment with `onnx`)
     OPERATORS = "operators"  # many operator cases, one after the other, each once: right or wrong
+    GRAPH = "graph"  # the operators of a model's ONNX file as cases (an environment with `onnx`)
     PEAKS = "peaks"  # what the machine can: products of matrices, memory traffic
     FOREIGN = "foreign"  # others' tests as operator cases (an environment that holds them)
 

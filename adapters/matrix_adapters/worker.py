@@ -84,6 +84,10 @@ def _handle(task: Task, launch: Launch, spoken_to: words.Words | None) -> Result
         from matrix_adapters.operators import oracle
 
         return oracle.handle(task, launch)
+    if task.kind is TaskKind.GRAPH:
+        from matrix_adapters.operators import graph_cases
+
+        return graph_cases.handle(task, launch)
     if task.kind is TaskKind.FOREIGN:
         from matrix_adapters.operators import foreign
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import matrix_adapters
-from matrix.artefacts import checkpoint_folder, inputs
+from matrix.artefacts import checkpoint_folder, graph_cases, inputs
 from matrix.artefacts import expected as expected_outputs
 from matrix.artefacts.content_cache import ContentCache, files_hash, read_contents
 from matrix.artefacts.operator_store import NotPrepared, OperatorStore, PreparedCase, Stoppable
@@ -134,6 +134,26 @@ class ArtefactStore:
         """Find or make the files of operator cases; see `matrix.artefacts.operator_store`."""
         return OperatorStore(self._cache, self._environment_key).prepare(
             cases, run, ended=ended, cancel=cancel
+        )
+
+    def operators_of(
+        self, model: ModelEntry, workload: Workload, run: RunTask
+    ) -> tuple[list[dict[str, Any]], dict[str, int]]:
+        """The operators of a model's ONNX file at a workload's shapes; see `matrix.artefacts.graph_cases`."""
+        given = self._inputs(model, workload)
+        source = self._source(model, run)
+        path, sha256 = source.path, source.hashes.get("onnx", "")
+        if source.kind == "checkpoint":
+            path, facts = self._onnx(model, source, given, run)
+            sha256 = facts["files"][ONNX_FILE]["sha256"]
+        return graph_cases.graph_cases(
+            self._cache,
+            self._environment_key,
+            model=model.name,
+            onnx=path,
+            sha256=sha256,
+            shapes={name: list(shape) for name, shape in given.shapes.items()},
+            run=run,
         )
 
     # --- inputs ---------------------------------------------------------------------------

@@ -83,7 +83,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _new(args: argparse.Namespace, catalog: Catalog) -> tuple[SweepConfig, RunStore, Backend]:
-    config = load_sweep(args.config, catalog)
+    config = _with_models(load_sweep(args.config, catalog), catalog, args.backend)
     plan = shared.plan_for_this_machine(config, catalog, args.select)
     results = paths.results_dir(args.results)
     if args.name:
@@ -101,6 +101,19 @@ def _new(args: argparse.Namespace, catalog: Catalog) -> tuple[SweepConfig, RunSt
     return config, RunStore.create(results, header, plan.cells), chosen.backend
 
 
+def _with_models(config: SweepConfig, catalog: Catalog, backend: str) -> SweepConfig:
+    """The sweep with the operators of the models that it names (`from-model:NAME`), read from their files."""
+    from matrix.sweep import from_model  # most sweeps name none
+
+    if not from_model.wanted(config):
+        return config
+    chosen = choose_for(backend, catalog, config, ())
+    with observer_for(sys.stderr, quiet=True) as observer:
+        return from_model.completed(
+            config, catalog, backend=chosen.backend, home=paths.home(), say=observer.say
+        )
+
+
 def _resumed(args: argparse.Namespace, catalog: Catalog) -> tuple[SweepConfig, RunStore, Backend]:
     """The run as it was planned: its own sweep, cells, seed and backend."""
     if args.select or args.config != shared.DEFAULT_SWEEP or args.name or args.seed is not None:
@@ -112,6 +125,7 @@ def _resumed(args: argparse.Namespace, catalog: Catalog) -> tuple[SweepConfig, R
     try:
         _same_kind(args.backend, store.header)
         config = sweep_from_data(store.header.config, catalog, str(store.folder / "run.json"))
+        config = _with_models(config, catalog, store.header.backend)
         backend = choose_for(store.header.backend, catalog, config, ()).backend
     except BaseException:
         store.close()

@@ -22,6 +22,7 @@ from matrix.report.matrix_table import Mark, MatrixTable, TableCell, build
 from matrix.report.metrics import DEFAULT, Catalog, present, short
 from matrix.report.operators import split
 from matrix.report.operators.page import OperatorsView, operators_view
+from matrix.report.operators.speed_page import SpeedView, speed_view
 from matrix.report.run_files import RunFiles
 from matrix.report.summary import (
     STATE_HELP,
@@ -64,6 +65,7 @@ class Page:
     links: dict[str, str]  # record id -> the words by which a note links to it
     titles: dict[str, str]
     operators: OperatorsView | None  # the pass table, where operators were checked
+    speed: SpeedView | None  # where some of them were timed
 
 
 def render(
@@ -148,6 +150,7 @@ def _page(
         links={r.id: f"{r.workload.subject} on {r.environment.framework}" for r in matrix},
         titles={view.record.id: f"{view.title}, {view.workload}" for _, views in grouped for view in views},
         operators=operators_view(checked, catalog),
+        speed=speed_view(checked, header, catalog),
     )
 
 

@@ -34,8 +34,10 @@ def render(
         out += _matrix(matrix, catalog, metrics, baseline)
     if checked:
         from matrix.report.operators import markdown as operators_text
+        from matrix.report.operators import speed_markdown
 
         out += operators_text.render(checked, catalog)
+        out += speed_markdown.render(checked, header, catalog)
     facts = [
         ("Machine", ", ".join(f"{k} {v}" for k, v in view.machine)),
         ("Load", ", ".join(f"{when} {value}" for when, value in view.load)),

@@ -49,9 +49,11 @@ def render(
     if matrix or not checked:
         blocks += _matrix_blocks(matrix, catalog, style, metrics, baseline)
     if checked:
+        from matrix.report.operators import speed_text
         from matrix.report.operators import terminal as operators_text
 
         blocks += operators_text.blocks(checked, catalog, style)
+        blocks += speed_text.blocks(checked, header, catalog, style)
     blocks.append(_foot(view, reports, style))
     return "\n\n".join(block for block in blocks if block) + "\n"
 

@@ -21,6 +21,8 @@ _STORED = {
     "bytes": ("bytes", 1.0),
     "J": ("energy", 1.0),
     "W": ("power", 1.0),
+    "TFLOP/s": ("arithmetic", 1e12),
+    "FLOP": ("operations", 1.0),
 }
 # Per family: symbol -> size in the base unit, largest first.
 _FAMILIES: dict[str, tuple[tuple[str, float], ...]] = {
@@ -28,6 +30,16 @@ _FAMILIES: dict[str, tuple[tuple[str, float], ...]] = {
     "bytes": (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0)),
     "energy": (("kJ", 1e3), ("J", 1.0), ("mJ", 1e-3), ("uJ", 1e-6)),
     "power": (("kW", 1e3), ("W", 1.0), ("mW", 1e-3)),
+    "arithmetic": (("TFLOP/s", 1e12), ("GFLOP/s", 1e9), ("MFLOP/s", 1e6), ("kFLOP/s", 1e3)),
+    "operations": (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6), ("kFLOP", 1e3), ("FLOP", 1.0)),
+}
+_BASES = {
+    "time": "s",
+    "bytes": "bytes",
+    "energy": "J",
+    "power": "W",
+    "arithmetic": "FLOP/s",
+    "operations": "FLOP",
 }
 _SYMBOLS = {symbol: (family, size) for family, rows in _FAMILIES.items() for symbol, size in rows}
 
@@ -81,7 +93,7 @@ def parse(text: str) -> tuple[float, str]:
     if symbol not in _SYMBOLS:
         return value, symbol
     family, size = _SYMBOLS[symbol]
-    return value * size, {"time": "s", "bytes": "bytes", "energy": "J", "power": "W"}[family]
+    return value * size, _BASES[family]
 
 
 def number(value: float, digits: int = DIGITS) -> str:

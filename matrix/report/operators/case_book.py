@@ -6,6 +6,7 @@ A run may be older than the catalog, and its cases gone from it: nothing here ra
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,6 @@ def case_book(catalog: Any) -> CaseBook:
         return CaseBook()
     return CaseBook(
         families={name: path.stem for name, path in known.files.items()},
-        inputs={case.key: in_words(case.case) for case in known},
+        inputs={case.key: in_words(case.case) for case in itertools.chain(known, *known.speed.values())},
         opens={case.key: case.open for case in known if case.open},
     )

@@ -1,0 +1,263 @@
+"""The operators of a model's ONNX file as cases, each with how many nodes are that very case. Kind GRAPH.
+
+Shapes come from ONNX's own inference at the shapes that are fed. Numbers that decide what a node does
+(axes, a scalar exponent) are the model's own; large weights are drawn anew, of the same shape. What
+cannot be a case of its own (a shape computed from data, a subgraph) is left out, counted, with the reason.
+
+Needs `onnx`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from matrix_adapters.launch import Launch
+from matrix_adapters.protocol import (
+    Node,
+    OperatorCase,
+    Result,
+    State,
+    Task,
+    TensorSpec,
+    content_hash,
+    plain,
+    write_atomic,
+)
+
+CASES_FILE = "cases.json"
+#: they compute nothing of a model's inputs
+_PASSED_OVER = frozenset({"Constant", "Identity", "Shape", "ConstantOfShape", "Size"})
+#: inputs by position whose values decide shapes: they must be constants of the file
+_DECIDING: Mapping[str, tuple[int, ...]] = {
+    "Expand": (1,),
+    "OneHot": (1,),
+    "Pad": (1, 3),
+    "Range": (0, 1, 2),
+    "ReduceMax": (1,),
+    "ReduceMean": (1,),
+    "ReduceMin": (1,),
+    "ReduceSum": (1,),
+    "Reshape": (1,),
+    "Resize": (1, 2, 3),
+    "Slice": (1, 2, 3, 4),
+    "Split": (1,),
+    "Squeeze": (1,),
+    "Tile": (1,),
+    "TopK": (1,),
+    "Trilu": (1,),
+    "Unsqueeze": (1,),
+}
+#: elements of a constant that are kept as they are
+_KEPT = 64
+#: their inputs at these positions must be above zero to have an ordinary answer
+_POSITIVE: Mapping[str, tuple[int, ...]] = {
+    "BatchNormalization": (4,),
+    "Div": (1,),
+    "Log": (0,),
+    "Pow": (0,),
+    "Reciprocal": (0,),
+    "Sqrt": (0,),
+}
+_INDEXING: Mapping[str, int] = {"Gather": 0, "GatherElements": 0}  # and the default of `axis`
+
+
+class _LeftOut(Exception):
+    """This node cannot be a case of its own; the message says why."""
+
+
+def handle(task: Task, launch: Launch) -> Result:
+    """Read `artefacts["onnx"]` at the shapes of `options["inputs"]`; leave cases.json, a list of
+    {"case", "count"} in the order of the graph, and `artefacts["left_out"]`, reason -> nodes."""
+    import onnx
+
+    begin = time.perf_counter()
+    launch.heart.enter("graph")
+    with launch.heart.beating():
+        graph = _Graph(Path(task.artefacts["onnx"]), dict(task.options["inputs"]))
+        cases, left_out = graph.cases(str(task.options.get("name", "model")))
+    told = [{"case": plain(case), "count": count} for case, count in cases]
+    write_atomic(launch.out_dir / CASES_FILE, json.dumps(told, allow_nan=False) + "\n")
+    launch.phases["graph_s"] = time.perf_counter() - begin
+    launch.versions["onnx"] = onnx.__version__
+    launch.artefacts.update({"cases": len(cases), "left_out": left_out})
+    return launch.result(State.OK)
+
+
+class _Graph:
+    """A model file at fixed input shapes: what is known of each of its values."""
+
+    def __init__(self, path: Path, shapes: Mapping[str, Any]) -> None:
+        import onnx
+        from onnx import numpy_helper
+
+        model = onnx.load(str(path), load_external_data=False)
+        for value in model.graph.input:
+            if value.name in shapes:
+                _fix(value, shapes[value.name])
+        model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        self._graph = model.graph
+        self._opset = next(i.version for i in model.opset_import if i.domain in ("", "ai.onnx"))
+        self._known: dict[str, tuple[str, tuple[int, ...]]] = {}
+        for value in (*self._graph.input, *self._graph.value_info, *self._graph.output):
+            if (facts := _facts(value)) is not None:
+                self._known[value.name] = facts
+        self._values: dict[str, Any] = {}  # small constants
+        self._constants: set[str] = set()
+        for tensor in self._graph.initializer:
+            self._constants.add(tensor.name)
+            self._known[tensor.name] = (_word(tensor.data_type), tuple(tensor.dims))
+            if math.prod(tensor.dims) <= _KEPT and not tensor.external_data:
+                self._values[tensor.name] = numpy_helper.to_array(tensor)
+        for node in self._graph.node:
+            if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+                array = numpy_helper.to_array(node.attribute[0].t)
+                self._constants.add(node.output[0])
+                self._known[node.output[0]] = (array.dtype.name, array.shape)
+                if array.size <= _KEPT:
+                    self._values[node.output[0]] = array
+
+    def cases(self, model: str) -> tuple[list[tuple[OperatorCase, int]], dict[str, int]]:
+        """Every different case once, in the order of the graph, and the nodes that are none, by reason."""
+        used = {name for node in self._graph.node for name in node.input if name}
+        used |= {value.name for value in self._graph.output}
+        found: dict[str, OperatorCase] = {}
+        counts: Counter[str] = Counter()
+        left_out: Counter[str] = Counter()
+        numbers: Counter[str] = Counter()
+        for node in self._graph.node:
+            if node.op_type in _PASSED_OVER or not set(filter(None, node.input)) - self._constants:
+                if node.op_type != "Identity":  # the same in every call: a runtime folds it
+                    self._constants.update(node.output)
+                continue
+            try:
+                case = self._case(node, used)
+            except _LeftOut as reason:
+                left_out[f"{node.op_type}: {reason}"] += 1
+                continue
+            key = content_hash(case)
+            counts[key] += 1
+            if key not in found:
+                numbers[node.op_type] += 1
+                name = f"{node.op_type}/{model}_{numbers[node.op_type]:02d}"
+                found[key] = dataclasses.replace(case, name=name, seed=int(key[:8], 16) >> 1)
+        return [(case, counts[key]) for key, case in found.items()], dict(left_out)
+
+    def _case(self, node: Any, used: set[str]) -> OperatorCase:
+        names: dict[str, str] = {}
+        specs: list[TensorSpec] = []
+        for position, name in enumerate(node.input):
+            if name and name not in names:
+                names[name] = f"X{position}"
+                specs.append(self._spec(node, position, name))
+        outputs = [f"Y{i}" if name in used else "" for i, name in enumerate(node.output)]
+        while outputs and not outputs[-1]:
+            outputs.pop()
+        made = Node(
+            op=node.op_type,
+            inputs=tuple(names[name] if name else "" for name in node.input),
+            outputs=tuple(outputs),
+            attributes=_attributes(node),
+            domain=node.domain if node.domain != "ai.onnx" else "",
+        )
+        around = (*node.output[:1], *filter(None, node.input))
+        given = [self._known[name][0] for name in around if name in self._known]
+        dtype = next((word for word in given if "float" in word), given[0] if given else "float32")
+        return OperatorCase(
+            name=node.op_type,
+            dtype=dtype,
+            nodes=(made,),
+            inputs=tuple(specs),
+            outputs=tuple(output for output in outputs if output),
+            opset=self._opset,
+            oracle="float64" if "float" in dtype else "as-is",
+        )
+
+    def _spec(self, node: Any, position: int, name: str) -> TensorSpec:
+        if name not in self._known:
+            raise _LeftOut("the shape of an input is not known before it runs")
+        dtype, shape = self._known[name]
+        constant = name in self._constants
+        spec = TensorSpec(name=f"X{position}", dtype=dtype, shape=shape, constant=constant)
+        if name in self._values:
+            values = _written(self._values[name].reshape(-1).tolist())
+            return dataclasses.replace(spec, generator="values", options={"values": values})
+        if position in _DECIDING.get(node.op_type, ()):
+            raise _LeftOut("what decides its shape is computed by the model")
+        if node.op_type in _INDEXING and position == 1:
+            axis = next((a.i for a in node.attribute if a.name == "axis"), _INDEXING[node.op_type])
+            size = self._known.get(node.input[0], ("", ()))[1]
+            if not size:
+                raise _LeftOut("the shape of an input is not known before it runs")
+            return dataclasses.replace(spec, generator="indices", options={"size": int(size[axis])})
+        if dtype == "bool":
+            return dataclasses.replace(spec, generator="bools")
+        if "int" in dtype:
+            return dataclasses.replace(spec, generator="integers", options={"low": 0, "high": 8})
+        if position in _POSITIVE.get(node.op_type, ()):
+            return dataclasses.replace(spec, generator="positive")
+        return spec
+
+
+def _fix(value: Any, shape: Iterable[int]) -> None:
+    """Replace the axes of a graph input by numbers."""
+    dims = value.type.tensor_type.shape.dim
+    for dim, size in zip(dims, shape, strict=True):
+        dim.Clear()
+        dim.dim_value = int(size)
+
+
+def _facts(value: Any) -> tuple[str, tuple[int, ...]] | None:
+    """dtype and shape of a tensor all of whose axes are numbers."""
+    kind = value.type.tensor_type
+    if not kind.elem_type or not kind.HasField("shape"):
+        return None
+    if not all(dim.HasField("dim_value") for dim in kind.shape.dim):
+        return None
+    return _word(kind.elem_type), tuple(int(dim.dim_value) for dim in kind.shape.dim)
+
+
+def _word(number: int) -> str:
+    from matrix_adapters.operators import model_file
+
+    return model_file.word(number)
+
+
+def _attributes(node: Any) -> dict[str, Any]:
+    from onnx import AttributeProto, helper, numpy_helper
+
+    found: dict[str, Any] = {}
+    for attribute in node.attribute:
+        if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
+            raise _LeftOut("it holds a subgraph")
+        value = helper.get_attribute_value(attribute)
+        if attribute.type == AttributeProto.TENSOR:
+            array = numpy_helper.to_array(value)
+            value = {
+                "dtype": array.dtype.name,
+                "shape": list(array.shape),
+                "values": _written(array.reshape(-1).tolist()),
+            }
+        elif isinstance(value, bytes):
+            value = value.decode("utf-8")
+        elif isinstance(value, Iterable) and not isinstance(value, str):
+            value = [item.decode("utf-8") if isinstance(item, bytes) else item for item in value]
+        if node.op_type == "Cast" and attribute.name == "to":
+            value = _word(int(attribute.i))
+        found[attribute.name] = _written(value)
+    return found
+
+
+def _written(value: Any) -> Any:
+    """What JSON cannot hold as words."""
+    if isinstance(value, list):
+        return [_written(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    return value

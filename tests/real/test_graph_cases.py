@@ -1,0 +1,111 @@
+"""Operators read from a model's ONNX file: each different one once, with how many nodes are that one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from matrix.catalog import load
+from matrix.environments.base import BuiltEnvironment
+from matrix.sweep.from_model import as_catalog_case
+from matrix_adapters.protocol import Result, State, Task, TaskKind
+
+pytestmark = pytest.mark.real
+
+#: two equal products and one other, a sum with a constant, an index into a table, a shape from data
+MODEL = """
+import sys
+import numpy as np, onnx
+from onnx import TensorProto, helper, numpy_helper
+
+def constant(name, array):
+    return numpy_helper.from_array(np.asarray(array), name)
+
+weights = np.zeros((8, 8), np.float32)
+graph = helper.make_graph(
+    [
+        helper.make_node("Gather", ["table", "ids"], ["x"], axis=0),
+        helper.make_node("MatMul", ["x", "w1"], ["a"]),
+        helper.make_node("MatMul", ["a", "w2"], ["b"]),
+        helper.make_node("MatMul", ["b", "w3"], ["c"]),
+        helper.make_node("Pow", ["c", "two"], ["d"]),
+        helper.make_node("Softmax", ["d"], ["e"], axis=-1),
+        helper.make_node("Reshape", ["e", "to"], ["f"]),
+        helper.make_node("Shape", ["f"], ["s"]),
+        helper.make_node("Add", ["w1", "w2"], ["folded"]),
+        helper.make_node("NonZero", ["f"], ["g"]),
+    ],
+    "tiny",
+    [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", 3])],
+    [helper.make_tensor_value_info("g", TensorProto.INT64, None)],
+    [
+        constant("table", np.zeros((50, 8), np.float32)),
+        constant("w1", weights), constant("w2", weights), constant("w3", np.zeros((8, 100), np.float32)),
+        constant("two", np.float32(2)), constant("to", np.array([-1, 100])),
+    ],
+)
+model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+onnx.save(model, sys.argv[1])
+"""
+
+
+@pytest.fixture(scope="module")
+def found(
+    built: Callable[[str], BuiltEnvironment], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[list[dict[str, Any]], Result]:
+    from matrix.execution.local import run_worker
+
+    folder = tmp_path_factory.mktemp("graph")
+    environment = built("pytorch")
+    command = [str(environment.python), "-c", MODEL, str(folder / "model.onnx")]
+    subprocess.run(command, check=True, env=environment.environ())
+    task = Task(
+        kind=TaskKind.GRAPH,
+        framework="pytorch",
+        adapter="matrix_adapters.pytorch",
+        artefacts={"onnx": str(folder / "model.onnx")},
+        options={"name": "tiny", "inputs": {"ids": [2, 3]}},
+    )
+    result = run_worker(environment, task, folder / "launch", timeout_s=120, stall_s=120)
+    assert result.state is State.OK, result.reason
+    return json.loads((folder / "launch" / "out" / "cases.json").read_text()), result
+
+
+def test_equal_nodes_are_one_case_that_is_counted(found: tuple[list[dict[str, Any]], Result]) -> None:
+    cases, _ = found
+    counts = {one["case"]["name"]: one["count"] for one in cases}
+    assert counts == {
+        "Gather/tiny_01": 1,
+        "MatMul/tiny_01": 2,
+        "MatMul/tiny_02": 1,
+        "Pow/tiny_01": 1,
+        "Softmax/tiny_01": 1,
+        "Reshape/tiny_01": 1,
+        "NonZero/tiny_01": 1,
+    }
+
+
+def test_shapes_are_those_of_the_fed_inputs_and_small_constants_keep_their_values(
+    found: tuple[list[dict[str, Any]], Result],
+) -> None:
+    cases = {one["case"]["name"]: one["case"] for one in found[0]}
+    product = cases["MatMul/tiny_02"]["inputs"]
+    assert [(spec["shape"], spec["constant"]) for spec in product] == [([2, 3, 8], False), ([8, 100], True)]
+    power = cases["Pow/tiny_01"]["inputs"]
+    assert (power[0]["generator"], power[1]["options"]) == ("positive", {"values": [2.0]})
+    ids = cases["Gather/tiny_01"]["inputs"][1]
+    assert (ids["generator"], ids["options"], ids["shape"]) == ("indices", {"size": 50}, [2, 3])
+    assert cases["Reshape/tiny_01"]["inputs"][1]["options"] == {"values": [-1, 100]}
+
+
+def test_the_host_takes_them_as_timed_cases_of_that_model(found: tuple[list[dict[str, Any]], Result]) -> None:
+    catalog = load()
+    made = [as_catalog_case(one, "tiny", catalog) for one in found[0]]
+    assert all(case.timed and case.model == "tiny" for case in made)
+    product = next(case for case in made if case.case.name == "MatMul/tiny_01")
+    assert (product.kind, product.count, product.depth) == ("matmul", 2, 8)

@@ -1,0 +1,60 @@
+"""A small speed sweep from the command line: checked, timed, held against the machine's own peaks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.real
+
+SWEEP = """\
+name: speed
+hardware: [cpu]
+frameworks: [pytorch, onnxruntime]
+operators: [Relu/size_1, MatMul/gemm_512, Softmax/bert_base_scores_128]
+measure: {launches: 1, samples: 5, max_steady_s: 0.3, max_warmup_s: 0.2, cache: CACHE}
+"""
+
+
+def run(folder: Path, text: str, *more: str) -> tuple[Path, list[dict[str, Any]]]:
+    (folder / "sweep.yaml").write_text(text)
+    command = [sys.executable, "-m", "matrix", "run", "-c", "sweep.yaml", "--backend", "venv", "--json", "-q"]
+    done = subprocess.run(
+        [*command, "--results", str(folder / "results"), *more],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout[-2000:]
+    (stored,) = (folder / "results").glob("*/run.json")
+    return stored.parent, json.loads(done.stdout)["cells"]
+
+
+@pytest.mark.parametrize("cache", ["warm", "rotating"])
+def test_a_speed_sweep_says_what_was_reached_and_what_the_machine_can(tmp_path: Path, cache: str) -> None:
+    folder, cells = run(tmp_path, SWEEP.replace("CACHE", cache), "--select", "precision == 'fp32'")
+    assert {cell["state"] for cell in cells} == {"ok"}
+    assert len(cells) == 6
+    peaks = json.loads((folder / "run.json").read_text())["peaks"]["1"]
+    assert peaks["gemm"]["fp32"]["flops_s"] > 1e9
+    assert [level["where"] for level in peaks["bandwidth"]][-1] == "memory"
+    for cell in cells:
+        metrics = cell["metrics"]
+        work = cell["work"]
+        seconds = metrics["latency_ms"]["value"] / 1e3
+        assert metrics["tflops"]["value"] == pytest.approx(work["flops"] / seconds / 1e12)
+        assert metrics["memory_gb_s"]["value"] == pytest.approx(work["bytes"] / seconds / 1e9)
+        assert 0 < metrics["roofline_share"]["value"] < 2  # the machine has better and worse minutes
+        assert cell["contract"]["cache"].startswith(cache)
+        assert cell["parity"]["passed"]
+    for name in ("matrix.txt", "matrix.md", "matrix.html"):
+        text = (folder / "reports" / name).read_text()
+        assert "of the roof" in text
+        assert "A call of one element" in text
