@@ -31,7 +31,7 @@ COMMANDS = {
     "import": "store samples that were measured elsewhere (CSV or Parquet) as a run",
     "history": "show what a metric did over the stored runs of a machine, and where it stepped",
     "query": "ask stored runs in SQL: tables runs, cells and metrics",
-    "operators": "run tests that others wrote of operators: the ONNX project's node tests",
+    "operators": "run tests that others wrote of operators: the ONNX project's, and PyTorch's own",
     "images": "list, build and remove the container images",
     "doctor": "say what this machine offers and what would spoil a measurement",
     "clean": "list or remove cached environments and model artefacts",

@@ -133,11 +133,13 @@ def _cells(
     columns = _columns(config, catalog, hardware)
     yield from _model_cells(config, columns, threads)
     if config.operators:
-        from matrix.operators.planning import operator_cells  # only for a sweep that has some
+        from matrix.operators.planning import operator_cells, with_candidates  # only for a sweep that has some
 
         counts = [threads if t == ALL else t for t in config.threads]
         usable = functools.partial(_crowded, usable=threads)
         yield from operator_cells(config.operators, columns, counts, usable, memory_limit=memory_limit)
+        for cases, own in with_candidates(config.candidates, config.operators, columns):
+            yield from operator_cells(cases, own, counts, usable, memory_limit=memory_limit)
 
 
 def _model_cells(config: SweepConfig, columns: Sequence[_Column], threads: int) -> Iterator[Cell]:

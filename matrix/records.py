@@ -27,6 +27,8 @@ CONTROL = "control"
 IMPORTED = "imported"
 #: level of single operators: a cell's subject is then a case, "Gelu/tanh"
 OPERATOR = "operator"
+#: how the variant of a user's own implementation of an operator begins: "candidate:fused_gelu"
+CANDIDATE = "candidate:"
 #: the arm of an environment that is measured against itself
 AA = "aa"
 #: the stage of a block that the machine spoiled, on whichever side: it was replaced and says nothing

@@ -32,9 +32,10 @@ from matrix.environments.base import Backend, BuildFailed
 from matrix.errors import ExitCode, StorageError, UsageError
 from matrix.estimate import artefact_environment
 from matrix.machine import fingerprint as machine
+from matrix.operators.gain import Share
 from matrix.records import OPERATOR
 from matrix.report import write_all
-from matrix.report.operators import foreign
+from matrix.report.operators import candidates, foreign
 from matrix.report.style import Style
 from matrix.store import durable
 from matrix.store.formats import RunHeader
@@ -49,11 +50,13 @@ from matrix_adapters.protocol import plain
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.!+_-]*")
 _SUMMARIES = {
     "onnx-tests": "run the ONNX project's backend node tests in an ONNX runtime",
+    "opinfo": "run PyTorch's OpInfo samples through the PyTorch mapping",
     "show": "show the tables of a stored run again",
+    "candidates": "show what a run found of one's own kernels, and what they would bring",
 }
 _EXITS = (
     "exit codes: 0 when no test fails (with several versions: when none fails that did not fail in the\n"
-    "first); 1 when one does; 2 wrong usage; 3 not completed; 130 interrupted"
+    "first); 1 when one does; 2 wrong usage; 3 not completed, or nothing was run; 130 interrupted"
 )
 _EXAMPLES = {
     "onnx-tests": (
@@ -61,7 +64,9 @@ _EXAMPLES = {
         "  matrix operators onnx-tests onnxruntime 1.31.0 1.32.0 --json\n"
         "  matrix operators onnx-tests --resume latest"
     ),
+    "opinfo": "  matrix operators opinfo pytorch",
     "show": "  matrix operators show latest",
+    "candidates": "  matrix operators candidates latest --share bert_base=0.12",
 }
 
 
@@ -76,8 +81,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             epilog=f"examples:\n{_EXAMPLES[name]}\n\n{_EXITS}",
         )
-        if name == "show":
+        if name in ("show", "candidates"):
             sub.add_argument("run", metavar="RUN", help="id, prefix, name or latest")
+            if name == "candidates":
+                sub.add_argument(
+                    "--share",
+                    metavar="MODEL=SHARE",
+                    action="append",
+                    default=[],
+                    help="the part of a model's time that the operator takes, 0 to 1, as a profile has it",
+                )
         else:
             _add_run_arguments(sub, COLLECTIONS[name])
         sub.add_argument("--json", action="store_true", help="every reason and every test that changed")
@@ -112,6 +125,8 @@ def _add_run_arguments(parser: argparse.ArgumentParser, suite: Suite) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Do what was asked."""
+    if args.action == "candidates":
+        return _candidates(args)
     if args.action == "show":
         folder = find_run(paths.results_dir(args.results), args.run)
         run = StoredRun(folder)
@@ -119,6 +134,27 @@ def execute(args: argparse.Namespace) -> int:
         return _print(args, found) or _code(found)
     catalog = shared.load_catalog()
     return _run(args, COLLECTIONS[args.action], catalog)
+
+
+def _candidates(args: argparse.Namespace) -> int:
+    shares = [_share(text) for text in args.share]
+    run = StoredRun(find_run(paths.results_dir(args.results), args.run))
+    found = candidates.find(records_of(run), shares)
+    if not found:
+        raise UsageError(f"{run.id} has no candidates: a sweep names them under `candidates:`")
+    if args.json:
+        print(json.dumps(candidates.as_data(found), indent=1, ensure_ascii=False, allow_nan=False))
+    else:
+        print(candidates.table(found, Style.detect(sys.stdout)), end="")
+    return ExitCode.VERDICT if any(one.wrong for one in found) else ExitCode.OK
+
+
+def _share(text: str) -> Share:
+    model, _, number = text.rpartition("=")
+    try:
+        return Share(model=model, share=float(number), source="given")
+    except ValueError:
+        raise UsageError(f"--share {text}: write MODEL=SHARE with a number from 0 to 1") from None
 
 
 def _run(args: argparse.Namespace, suite: Suite, catalog: Catalog) -> int:
@@ -258,6 +294,8 @@ def _show(
         command = f"matrix operators {args.action} --resume {outcome.run}{more}"
         print(f"matrix: {how}; continue with: {command}", file=sys.stderr)
     _print(args, found)
+    if not any(one.run for one in found.passes):  # no gate may take this for a pass
+        print("matrix: no test was run in any environment", file=sys.stderr)
     if code in (ExitCode.INTERRUPTED, ExitCode.INCOMPLETE):
         return code
     return _code(found)

@@ -90,6 +90,8 @@ def _new(args: argparse.Namespace, catalog: Catalog) -> tuple[SweepConfig, RunSt
         check_new_name(results, args.name)
     wanted = {cell.environment for cell in plan.runnable}
     chosen = choose_for(args.backend, catalog, config, wanted)
+    if config.candidates and chosen.backend.name == "docker":
+        raise UsageError("candidates are files of this machine, a container has none: give --backend venv")
     header = new_header(
         config,
         backend=chosen.backend.name,
@@ -137,6 +139,11 @@ def _same_kind(asked: str, header: RunHeader) -> None:
     if header.comparison:
         raise UsageError(
             f"{header.id} compares two sides: `matrix upgrade --resume {header.id}` goes on with it"
+        )
+    if isinstance(header.config.get("foreign"), dict):
+        tests = header.config["foreign"].get("tests", "onnx-tests")
+        raise UsageError(
+            f"{header.id} is a run of others' tests: `matrix operators {tests} --resume {header.id}` goes on with it"
         )
     if asked not in ("auto", header.backend):
         raise UsageError(f"--backend {asked}: this run was begun with {header.backend}")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from matrix.catalog.types import Catalog, Framework
+from matrix.config.candidates import check_candidates
 from matrix.config.user_model import absolute
 from matrix.errors import UsageError
 from matrix.select import selector
@@ -41,6 +42,7 @@ def check_names(checker: Checker, folder: Path, catalog: Catalog) -> None:
     _hardware(checker, data, (), catalog)
     _models(checker, data, folder, catalog)
     _operators(checker, data, catalog)
+    check_candidates(checker, data, folder, catalog)
     for loc, value in _items(data, (), "precisions"):
         if isinstance(value, str) and value in _PRECISION_WORDS:
             checker.add(loc, f'{value} is written "{_PRECISION_WORDS[value]}" here')

@@ -40,7 +40,7 @@ def sweep_schema(shipped: Catalog) -> dict[str, Any]:
     _named(properties["models"]["items"], _suggest(shipped.models))
     _named(properties["threads"]["items"], {"const": ALL})
     properties["operators"]["items"] = _suggest(SUITES)  # operators are many: the loader names them
-    schema["anyOf"] = [{"required": ["models"]}, {"required": ["operators"]}]
+    schema["anyOf"] = [{"required": ["models"]}, {"required": ["operators"]}, {"required": ["candidates"]}]
     properties["hardware"]["items"] = _suggest(hardware)
     choice["name"] = frameworks
     choice["hardware"]["items"] = _suggest(hardware)

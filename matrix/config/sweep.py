@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from pydantic import Discriminator, Field, Tag
 
 from matrix.catalog.types import DEFAULT_SEQUENCE, Catalog, Count, Entry, ModelEntry, Precision, Tolerance
+from matrix.config.candidates import CandidateChoice
 from matrix.config.names import check_names
 from matrix.config.user_model import UserModel, resolve
 from matrix.errors import UsageError
@@ -125,6 +126,10 @@ class SweepFile(Entry):
         min_length=1,
         description="suites (standard, edges, speed, from-model:NAME), operators (Gelu) or cases (Gelu/tanh)",
     )
+    candidates: list[CandidateChoice] = Field(
+        default=[],
+        description="implementations of one's own, each one more column over all cases of its operator",
+    )
     hardware: list[str] = Field(default=[AUTO], min_length=1)
     precisions: list[Precision] = Field(default=["fp32"], min_length=1)
     batch: list[Count] = Field(default=[1], min_length=1)
@@ -156,6 +161,7 @@ class SweepConfig:
     frameworks: tuple[FrameworkChoice, ...]
     models: tuple[ModelEntry, ...] = ()
     operators: tuple[CatalogCase, ...] = ()
+    candidates: tuple[CandidateChoice, ...] = ()
     hardware: tuple[str, ...] = (AUTO,)
     precisions: tuple[str, ...] = ("fp32",)
     batch: tuple[int, ...] = (1,)
@@ -195,7 +201,7 @@ def _resolve(document: Document, folder: Path, catalog: Catalog) -> SweepConfig:
     checker = Checker(document)
     check_names(checker, folder, catalog)
     sweep = checker.validate(SweepFile)
-    if isinstance(document.data, Mapping) and not {"models", "operators"} & set(document.data):
+    if isinstance(document.data, Mapping) and not {"models", "operators", "candidates"} & set(document.data):
         checker.add(("models",), "`models` is missing (or `operators`, or both)")
     if sweep is None:
         checker.finish()
@@ -206,6 +212,9 @@ def _resolve(document: Document, folder: Path, catalog: Catalog) -> SweepConfig:
             for i, m in enumerate(sweep.models)
         ]
         sweep = sweep.model_copy(update={"models": own})
+    if sweep.candidates and not checker.problems:
+        own_kernels = [candidate.resolved(folder) for candidate in sweep.candidates]
+        sweep = sweep.model_copy(update={"candidates": own_kernels})
     models = _models(checker, sweep, catalog)
     checker.finish()
     frameworks = tuple(FrameworkChoice(name=f) if isinstance(f, str) else f for f in sweep.frameworks)
@@ -213,7 +222,8 @@ def _resolve(document: Document, folder: Path, catalog: Catalog) -> SweepConfig:
         name=sweep.name,
         frameworks=frameworks,
         models=models,
-        operators=_cases(sweep.operators, catalog),
+        operators=_cases([*sweep.operators, *(c.operator for c in sweep.candidates)], catalog),
+        candidates=tuple(sweep.candidates),
         hardware=_unique(sweep.hardware),
         precisions=_unique(sweep.precisions),
         batch=_unique(sweep.batch),

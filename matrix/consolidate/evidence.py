@@ -102,6 +102,8 @@ def _stopped(header: RunHeader) -> ReasonRecord:
     if header.comparison and header.outcome == "complete":
         return ReasonRecord(code=code, text="it runs beside the other side of its pair, which did not work")
     command = "upgrade" if header.comparison else "run"
+    if isinstance(foreign := header.config.get("foreign"), Mapping):  # others' tests
+        command = f"operators {foreign.get('tests', '')}"
     return ReasonRecord(code=code, text=f"{text}; `matrix {command} --resume {header.id}` goes on")
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
-from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol, TypeVar
 
 import psutil
 
@@ -30,6 +31,20 @@ class Column(Protocol):
     title: str  # "PyTorch on CPU"
     fixed: Verdict  # the hardware does not exist for it
     absent: Verdict  # the device is not here
+
+
+class Candidate(Protocol):
+    """A user's own implementation of an operator: one more column of its framework."""
+
+    @property
+    def operator(self) -> str: ...
+    @property
+    def framework(self) -> str: ...
+    @property
+    def variant(self) -> str: ...
+
+
+_Column = TypeVar("_Column", bound=Column)
 
 
 def operator_cells(
@@ -69,6 +84,19 @@ def operator_cells(
                         state=state,
                         reason=reason,
                     )
+
+
+def with_candidates(
+    candidates: Iterable[Candidate], cases: Sequence[CatalogCase], columns: Sequence[_Column]
+) -> Iterator[tuple[list[CatalogCase], list[_Column]]]:
+    """For each candidate all cases of its operator, and the columns of its framework with it in them."""
+    for candidate in candidates:
+        own = []
+        for column in columns:
+            if column.framework.name == candidate.framework:
+                own.append(copy.copy(column))
+                own[-1].variants = (candidate.variant,)
+        yield [case for case in cases if case.operator == candidate.operator], own
 
 
 def usable_memory() -> int:

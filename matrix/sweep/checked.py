@@ -82,6 +82,10 @@ def judged(
     if case.open:
         described = {n: {**f, **_shown(n, str(f["dtype"]), outputs, expected)} for n, f in described.items()}
     parity = verdict.parity(prepared.source)
+    gradient = answer.effective.get("gradient")  # of a candidate that has one
+    if verdict.passed and isinstance(gradient, Mapping) and not gradient.get("passed"):
+        reason = Reason(code="gradient", text=str(gradient.get("text", "its gradient is wrong")))
+        return Judged(state=State.INCORRECT, reason=reason, parity=parity, outputs=described)
     flags = tuple(ReasonRecord(code=note.code, text=note.text) for note in verdict.notes)
     if verdict.passed:
         return Judged(state=State.OK, parity=parity, flags=flags, outputs=described)

@@ -21,7 +21,18 @@ from matrix.execution.cancel import Cancel
 from matrix.execution.local import Startable
 from matrix.judge import clocks, parity
 from matrix.operators.expand import CatalogCase
-from matrix.records import CONTROL, OPERATOR, Cell, Environment, LaunchRecord, Parity, ReasonRecord
+from matrix.errors import StorageError
+from matrix.records import (
+    CANDIDATE,
+    CONTROL,
+    OPERATOR,
+    Cell,
+    Environment,
+    LaunchRecord,
+    Parity,
+    ReasonRecord,
+    Workload,
+)
 from matrix.store.formats import utc_now
 from matrix.store.runs import RunStore
 from matrix.sweep.checked import Answer, judged
@@ -116,6 +127,7 @@ class Launcher:
     ) -> None:
         self._store, self.catalog, self._config = store, catalog, config
         self._cases = {case.key: case for case in config.operators}
+        self._candidates = {one.variant: one.told() for one in config.candidates}
         self._models, self._run_task, self._cancel = models, run_task, cancel
         self.environments: dict[Environment, Startable] = {}
         self.artefacts: dict[ArtefactKey, Artefacts] = {}
@@ -157,12 +169,24 @@ class Launcher:
             device=framework.hardware[environment.hardware].device,
             threads=work.threads,
             precision=work.precision,
-            variant=work.variant,
+            variant=self._variant(work),
             model=spec,
             artefacts=artefacts,
             inputs=str(inputs),
             measure=self._config.measure.worker(),
+            options=self._candidate(work),
         )
+
+    def _variant(self, work: Workload) -> str:
+        """The framework's own word; a candidate stands where its default variant would."""
+        return "" if work.variant.startswith(CANDIDATE) else work.variant
+
+    def _candidate(self, work: Workload) -> dict[str, Any]:
+        """The user's own implementation that the cell is about, as a worker is told of it."""
+        found = self._candidates.get(work.variant)
+        if work.variant.startswith(CANDIDATE) and found is None:
+            raise StorageError(f"the plan has {work.variant}, its sweep has no such candidate")
+        return {"candidate": found} if found else {}
 
     def _given(self, cell: Cell) -> tuple[ModelSpec, dict[str, str], Path]:
         """What a launch is to load and to be fed with."""
@@ -205,8 +229,8 @@ class Launcher:
             adapter=framework.adapter,
             device=framework.hardware[environment.hardware].device,
             threads=work.threads,
-            variant=work.variant,
-            options={"cases": folders, "first": 0},
+            variant=self._variant(work),
+            options={"cases": folders, "first": 0, **self._candidate(work)},
         )
         return self._run_task(
             self.environments[environment],
