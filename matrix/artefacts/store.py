@@ -49,7 +49,7 @@ _MAKERS: Mapping[TaskKind, tuple[str, ...]] = {
     TaskKind.EXPORT: ("export.py", "torch_models.py", "torch_declarative.py"),
     TaskKind.REFERENCE: ("reference.py", "torch_models.py", "torch_declarative.py"),
 }
-_ONNX_REFERENCE = ("onnx_reference.py", "onnx_promote.py")
+_ONNX_REFERENCE = ("onnx_reference.py", "onnx_promote.py", "operators/oracle_*.py")
 
 # What a worker leaves beside the files that it was asked for.
 _BOOKKEEPING = (TASK_FILE, RESULT_FILE, HEARTBEAT_FILE, LOG_FILE, SAMPLES_FILE, OUTPUTS_FILE)
@@ -401,9 +401,9 @@ def _recipe(entry: InputEntry) -> dict[str, Any]:
     return recipe
 
 
-def _code_hash(names: tuple[str, ...]) -> str:
+def _code_hash(patterns: tuple[str, ...]) -> str:
     folder = Path(matrix_adapters.__path__[0])
-    return content_hash([file_hash(folder / name) for name in names])
+    return content_hash([file_hash(path) for pattern in patterns for path in sorted(folder.glob(pattern))])
 
 
 def _host_code() -> str:

@@ -129,6 +129,33 @@ def test_an_operator_that_falls_back_to_float32_is_found_and_named(refer: Any, t
     assert "AffineGrid" in result.flags[0].text
 
 
+def test_an_operator_that_the_evaluator_gets_wrong_is_ours(refer: Any, tmp_path: Path) -> None:
+    """Its LRN normalises as many channels as the batch has images, and its mean counts an ignored -1."""
+    made = graphs.model(
+        [
+            node("LRN", ["x"], ["normal"], size=3, alpha=0.3, beta=0.5),
+            node("NegativeLogLikelihoodLoss", ["normal", "labels"], ["y"], ignore_index=-1),
+        ],
+        [value("x", [1, 4, 1, 3]), value("labels", [1, 1, 3], INT64)],
+        [value("normal", [1, 4, 1, 3]), value("y", [])],
+    )
+    x = np.random.default_rng(3).standard_normal((1, 4, 1, 3), np.float32)
+    labels = np.array([[[0, -1, 3]]])
+    result, folder = refer(graphs.write(tmp_path, made), {"x": x, "labels": labels})
+    assert result.state is State.OK, result.reason
+    w = x.astype(np.float64)
+    around = np.pad(np.square(w), [(0, 0), (1, 1), (0, 0), (0, 0)])
+    total = around[:, :-2] + around[:, 1:-1] + around[:, 2:]
+    f32 = lambda number: float(np.float32(number))  # noqa: E731
+    normal = w / (1 + f32(0.3) / 3 * total) ** 0.5
+    found = tensors.load(folder / "float64.npz")
+    np.testing.assert_allclose(found["normal"], normal, rtol=1e-14)
+    np.testing.assert_allclose(found["y"], -(normal[0, 0, 0, 0] + normal[0, 3, 0, 2]) / 2, rtol=1e-14)
+    single = tensors.load(folder / "float32.npz")["normal"]
+    np.testing.assert_allclose(single, normal, rtol=1e-6)  # a wrong run is no noise floor
+    assert json.loads((folder / "reference.json").read_text())["floor"] < 1e-6
+
+
 def test_control_flow_and_integers(refer: Any, tmp_path: Path) -> None:
     feed = {"x": np.ones((3, 2), np.float32), "count": np.array(4), "flip": np.array(True)}
     result, folder = refer(graphs.write(tmp_path, graphs.if_and_loop()), feed)

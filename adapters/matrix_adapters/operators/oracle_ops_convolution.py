@@ -125,7 +125,11 @@ def _at(weights: Array, place: tuple[int, ...]) -> Array:
 
 
 def _begin(total: int, *, upper: bool) -> int:
-    """How much of the total padding lies at the beginning; a negative total adds elements at the end."""
+    """How much of the total padding lies at the beginning; a negative total adds elements at the end.
+
+    Of a negative total the text says nothing that holds (it divides -1 by 2); ONNX's own node
+    test `convtranspose_output_shape` has what is missing at the end.
+    """
     total = max(total, 0)
     return total // 2 if upper else total - total // 2
 

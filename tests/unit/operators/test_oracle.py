@@ -136,6 +136,12 @@ def test_a_grouped_transposed_convolution_keeps_its_groups_apart(expect: Any) ->
     np.testing.assert_array_equal(got, [[[20, 30], [40, 60], [150, 210], [200, 280]]])
 
 
+def test_a_transposed_convolution_has_zeros_at_the_end_where_more_is_asked_than_it_makes(expect: Any) -> None:
+    x, w = tensor("X", [[[1.0, 2.0]]]), tensor("W", [[[1.0, 1.0]]])
+    attributes = {"strides": [2], "output_shape": [5]}
+    assert expect(case("ConvTranspose", x, w, attributes=attributes))["Y"].tolist() == [[[1, 1, 2, 2, 0]]]
+
+
 def test_a_nan_under_a_pooling_window_is_not_swallowed(expect: Any) -> None:
     x = np.array([[[1.0, np.nan, 2.0, 3.0]]])
     for op in ("MaxPool", "AveragePool"):

@@ -112,3 +112,23 @@ def test_a_label_outside_the_classes_may_be_the_ignored_one(expected: Any) -> No
     arguments = {"ignore_index": -100, "reduction": "sum"}
     got = expected("SoftmaxCrossEntropyLoss", values("X", SCORES), labels, **arguments)["Y"]
     assert got == pytest.approx(math.log(3) + math.log(1 + 2 * math.exp(-3)), rel=1e-14)
+
+
+@pytest.mark.parametrize("ignored", [-1, 1])
+@pytest.mark.parametrize("weights", [None, [2.0, 1.0, 5.0]])
+def test_an_ignored_label_counts_in_no_mean(expected: Any, ignored: int, weights: list[float] | None) -> None:
+    """An `ignore_index` of -1 is one like any other."""
+    scores = [[-1.0, -2.0, -3.0], [-4.0, -5.0, -6.0], [-7.0, -8.0, -9.0]]
+    labels = values("labels", [2, ignored, 0], "int64")
+    given = [values("X", scores), labels, *([values("w", weights)] if weights else [])]
+    got = expected("NegativeLogLikelihoodLoss", *given, ignore_index=ignored)["Y"]
+    assert got == pytest.approx((5 * 3 + 2 * 7) / 7 if weights else (3 + 7) / 2, rel=1e-15)
+    each = expected("NegativeLogLikelihoodLoss", *given, ignore_index=ignored, reduction="none")["Y"]
+    assert each.tolist() == ([15, 0, 14] if weights else [3, 0, 7])
+
+
+def test_a_loss_of_images_has_a_label_for_each_pixel(expected: Any) -> None:
+    scores = -np.arange(12.0).reshape(1, 3, 2, 2)
+    labels = values("labels", [[[0, 2], [1, 0]]], "int64")
+    got = expected("NegativeLogLikelihoodLoss", values("X", scores), labels, reduction="none")["Y"]
+    assert got.tolist() == [[[0, 9], [6, 3]]]
