@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from matrix.errors import ConfigError
+from matrix.operators.known import KnownFailures, load_known
 from matrix.records import WorkloadRecord
 from matrix.report.operators.case_words import in_words
 
@@ -27,6 +28,8 @@ class CaseBook:
     families: Mapping[str, str] = dataclasses.field(default_factory=dict)
     inputs: Mapping[tuple[str, str], str] = dataclasses.field(default_factory=dict)
     opens: Mapping[tuple[str, str], str] = dataclasses.field(default_factory=dict)
+    known: KnownFailures = dataclasses.field(default_factory=KnownFailures)
+    unread: str = ""  # the first mistake in the files of known failures: then none of them is used
 
     def family(self, operator: str) -> str:
         return self.families.get(operator, OTHER)
@@ -50,8 +53,15 @@ def case_book(catalog: Any) -> CaseBook:
         known = load_operators(folder)
     except ConfigError:
         return CaseBook()
+    unread = ""
+    try:
+        failures = load_known(folder, known)
+    except ConfigError as error:
+        failures, unread = KnownFailures(), error.problems[0]
     return CaseBook(
         families={name: path.stem for name, path in known.files.items()},
         inputs={case.key: in_words(case.case) for case in itertools.chain(known, *known.speed.values())},
         opens={case.key: case.open for case in known if case.open},
+        known=failures,
+        unread=unread,
     )

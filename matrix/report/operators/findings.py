@@ -10,7 +10,9 @@ from typing import Any
 
 from matrix.operators.dtypes import dtype_of
 from matrix.records import Parity, Record
+from matrix.report.operators import explained
 from matrix.report.operators.case_book import CaseBook
+from matrix.report.operators.explained import Explained
 from matrix.report.operators.pass_table import PassTable, differs
 from matrix.report.placing import RowKey
 from matrix.report.summary import STATE_ORDER
@@ -33,6 +35,7 @@ class WrongAnswer:
     passes_from: str  # the least tolerance that would pass; "" where none would
     worst: str  # "Y[0, 3]: got 0.25, exact 0.5"
     note: str = ""  # required, or expected to fail
+    why: str = ""  # whose fault it is, where the catalog knows
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,6 +70,7 @@ class Ended:
     reason: str
     operators: tuple[tuple[str, int], ...]  # operator, how many of its cases
     cases: tuple[str, ...]  # "Gelu/tanh float16"
+    why: str = ""  # whose fault it is, where the catalog knows
 
     @property
     def count(self) -> int:
@@ -82,6 +86,8 @@ class Findings:
     agreed: int  # open cases whose answers are all the same
     unsupported: tuple[Ended, ...]
     ended: tuple[Ended, ...]  # failed, out of memory, not run, ...
+    explained: tuple[Explained, ...] = ()  # how many failures have a known reason, by environment
+    unread: str = ""  # why none has: a mistake in the catalog's files
 
 
 def find(table: PassTable, book: CaseBook) -> Findings:
@@ -95,7 +101,7 @@ def find(table: PassTable, book: CaseBook) -> Findings:
         inputs = book.inputs_of(first.workload)
         name = f"{key.subject}, {key.parts()['threads']}" if several else key.subject
         answers = tuple(
-            _wrong(table.columns[i].label, record)
+            _wrong(table.columns[i].label, record, explained.why(record, book.known))
             for i, record in cells.items()
             if record.state is State.INCORRECT
         )
@@ -106,22 +112,24 @@ def find(table: PassTable, book: CaseBook) -> Findings:
             side_by_side.append(_open(table, whole))
         elif book.open(first.workload) and any(r.state is State.OK for r in cells.values()):
             agreed += 1
-    ended = list(_ended(table))
+    ended = list(_ended(table, book))
     return Findings(
         tuple(wrong),
         tuple(side_by_side),
         agreed,
         tuple(e for e in ended if e.state is State.UNSUPPORTED),
         tuple(e for e in ended if e.state is not State.UNSUPPORTED),
+        explained.find(table, book.known),
+        book.unread,
     )
 
 
-def _wrong(label: str, record: Record) -> WrongAnswer:
+def _wrong(label: str, record: Record, why: str) -> WrongAnswer:
     parity = record.parity
     failure = record.reason.text if record.reason else (parity.failure if parity else "no reason was stored")
     note = f"expected: {record.xfail}" if record.xfail else "this cell is required" if record.required else ""
     if parity is None:
-        return WrongAnswer(label, record.id, failure, "", "", "", "", note)
+        return WrongAnswer(label, record.id, failure, "", "", "", "", note, why)
     return WrongAnswer(
         column=label,
         record=record.id,
@@ -131,6 +139,7 @@ def _wrong(label: str, record: Record) -> WrongAnswer:
         passes_from=_passes_from(parity),
         worst=parity.worst,
         note=note,
+        why=why,
     )
 
 
@@ -247,21 +256,21 @@ def _elsewhere(record: Record) -> str:
     return (parity.worst or "ok") if parity and not parity.passed else "as the reference"
 
 
-def _ended(table: PassTable) -> Iterator[Ended]:
-    """By environment, state and reason, in the order of columns and states; most cases first."""
-    groups: dict[tuple[int, State, str], list[RowKey]] = {}
+def _ended(table: PassTable, book: CaseBook) -> Iterator[Ended]:
+    """By environment, state, reason and whose fault, in the order of columns and states; most cases first."""
+    groups: dict[tuple[int, State, str, str], list[RowKey]] = {}
     for key, cells in table.placed.items():
         for i, record in cells.items():
             if record.state in _BY_REASON:
                 text = record.reason.text if record.reason else "no reason was stored"
-                groups.setdefault((i, record.state, text), []).append(key)
-    order = sorted(groups, key=lambda g: (g[0], _BY_REASON.index(g[1]), -len(groups[g]), g[2]))
+                groups.setdefault((i, record.state, text, explained.why(record, book.known)), []).append(key)
+    order = sorted(groups, key=lambda g: (g[0], _BY_REASON.index(g[1]), -len(groups[g]), g[2:]))
     for group in order:
-        i, state, text = group
+        i, state, text, why = group
         keys = groups[group]
         counted: dict[str, int] = {}
         for key in keys:
             operator = key.subject.partition("/")[0]
             counted[operator] = counted.get(operator, 0) + 1
         cases = tuple(f"{key.subject} {dtype_of(key.precision)}" for key in keys)
-        yield Ended(table.columns[i].label, state, text, tuple(counted.items()), cases)
+        yield Ended(table.columns[i].label, state, text, tuple(counted.items()), cases, why)

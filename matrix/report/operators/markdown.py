@@ -79,7 +79,7 @@ def _open(found: findings.Findings) -> list[str]:
 
 def _ended(ended: Sequence[findings.Ended]) -> list[str]:
     return [
-        f"- {escape(one.column)}, {escape(one.state.value)}, {one.count}: {escape(one.reason)} "
+        f"- {escape(one.column)}, {escape(one.state.value)}, {one.count}: {escape(said.ended_reason(one))} "
         f"({escape(said.ended_operators(one))})"
         for one in ended
     ]

@@ -11,7 +11,7 @@ from matrix.report.metrics import Catalog
 from matrix.report.operators import case_book, findings, pass_table
 from matrix.report.operators.findings import Findings
 from matrix.report.operators.pass_table import PassTable
-from matrix.report.operators.said import ended_operators, evidence, headline
+from matrix.report.operators.said import ended_operators, ended_reason, evidence, headline
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +25,7 @@ class OperatorsView:
 
     evidence = staticmethod(evidence)
     ended_operators = staticmethod(ended_operators)
+    ended_reason = staticmethod(ended_reason)
 
 
 def operators_view(records: Sequence[Record], catalog: Catalog) -> OperatorsView | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from matrix.report.operators import explained
 from matrix.report.operators.findings import Difference, Ended, Findings, WrongAnswer
 from matrix.report.operators.pass_table import Entry, PassTable
 
@@ -14,6 +15,10 @@ def headline(table: PassTable, found: Findings) -> list[str]:
     for column, entry in zip(table.columns, table.totals, strict=True):
         rest = ", ".join(f"{count:,} {word}" for count, word in entry.rest())
         said.append(f"{column.label}: {entry.passed:,} of {entry.total:,} pass{f'; {rest}' if rest else ''}.")
+    if found.unread:
+        said.append(f"No failure is explained: {found.unread}.")
+    for one in found.explained:
+        said += explained.sentences(one)
     if found.agreed:
         many = found.agreed != 1
         said.append(
@@ -41,8 +46,14 @@ def evidence(answer: WrongAnswer) -> list[tuple[str, str]]:
         ("passes from", answer.passes_from),
         ("worst", "" if answer.worst and answer.worst in answer.failure else answer.worst),
         ("note", answer.note),
+        ("whose fault", answer.why),
     ]
     return [(name, text) for name, text in lines if text]
+
+
+def ended_reason(one: Ended) -> str:
+    """The reason, and whose fault that is where it is known."""
+    return f"{one.reason}; whose fault: {one.why}" if one.why else one.reason
 
 
 def ended_operators(one: Ended) -> str:
