@@ -23,6 +23,7 @@ class CatalogCase:
     case: OperatorCase
     kind: str  # row of the tolerance table
     depth: int = 1  # terms of its longest sum
+    terms: float | None = None  # their size, where the answer is a small difference of them
     open: str = ""  # why no answer is the only right one
     edge: str = ""  # the template it comes from
     flops: int | None = None
@@ -83,6 +84,7 @@ def _case(
         ),
         kind=kind,
         depth=case.depth or entry.depth or shapes.depth(nodes, tensors),
+        terms=case.terms,
         open=case.open or entry.open,
         edge=edge,
         flops=case.flops,
@@ -169,7 +171,8 @@ def edge_cases(entry: OperatorEntry) -> Iterator[tuple[Edge, str, CaseEntry]]:
     feed = {**entry.in_defaults, **first.feed}
     names = [n for n in input_names(entry, first) if n in feed and _is_data(feed[n])]
     floats = [n for n in names if feed[n].dtype is None]
-    base = first.model_copy(update={"dtypes": [], "open": "", "depth": None, "flops": None, "bytes": None})
+    own = dict.fromkeys(("depth", "terms", "flops", "bytes"))
+    base = first.model_copy(update={"dtypes": [], "open": "", **own})
 
     def case(changed: Mapping[str, TensorEntry]) -> CaseEntry:
         return base.model_copy(update={"feed": {**feed, **changed}})

@@ -164,7 +164,10 @@ class CaseEntry(Entry):
 
     `open`: why the standard leaves the answer open, or frameworks are known to differ: the cell
     then says `differs by definition` in place of `incorrect`. `depth`: terms of a sum, where the
-    tolerance scales with them and shapes do not tell. `flops` and `bytes` of one call, declared.
+    tolerance scales with them and shapes do not tell. `terms`: the size of the terms whose difference
+    the answer is, where they are larger than it: the tolerance of a sum then scales with them, as its
+    rounding errors do (the file says where the size comes from). `flops` and `bytes` of one call,
+    declared.
     """
 
     model_config = ConfigDict(populate_by_name=True)
@@ -177,6 +180,7 @@ class CaseEntry(Entry):
     outputs: list[str] | None = None
     kind: Kind | None = None
     depth: Positive | None = None
+    terms: Annotated[float, Field(gt=0)] | None = None
     oracle: Literal["float64", "as-is"] | None = None
     open: str = ""
     flops: Positive | None = None
