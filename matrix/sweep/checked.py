@@ -14,8 +14,8 @@ from matrix.artefacts.operator_store import EXPECTED_FILE, PreparedCase
 from matrix.catalog.types import Catalog
 from matrix.consolidate.evidence import CHECK
 from matrix.judge import operators as judge
+from matrix.judge.operators.archive import open_arrays
 from matrix.judge.operators.formats import FORMATS, decoded
-from matrix.judge.parity import load_arrays
 from matrix.operators.expand import CatalogCase
 from matrix.records import Cell, LaunchRecord, Parity, ReasonRecord
 from matrix.store.formats import utc_now
@@ -66,7 +66,7 @@ def judged(
         text = f"the tolerance table has no row for operators of the kind {case.kind}"
         return Judged(state=State.FAILED, reason=Reason(code="no_tolerance", text=text))
     try:
-        outputs, expected = load_arrays(arrays), load_arrays(prepared.folder / EXPECTED_FILE)
+        outputs, expected = open_arrays(arrays), open_arrays(prepared.folder / EXPECTED_FILE)
         verdict = judge.judge(
             outputs,
             {name: str(facts["dtype"]) for name, facts in answer.outputs.items()},
@@ -74,6 +74,7 @@ def judged(
             prepared.dtypes,
             rule,
             depth=case.depth,
+            scales=None if case.terms is None else dict.fromkeys(expected, np.asarray(case.terms)),
         )
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         text = f"its outputs cannot be judged: {error}"

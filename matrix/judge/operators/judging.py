@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from matrix.catalog.operator_rules import OperatorRule
-from matrix.judge.operators.floats import Limits, judge_floats
+from matrix.judge.operators.floats import judge_floats
 from matrix.judge.operators.formats import FORMATS
 from matrix.judge.operators.integers import judge_integers, wrapped_bits
+from matrix.judge.operators.limits import Limits
 from matrix.judge.operators.outcome import Failure, Outcome
 from matrix.judge.operators.verdict import OperatorVerdict
 
