@@ -12,8 +12,13 @@ from matrix.records import Record
 
 def render(records: Sequence[Record], header: Mapping[str, Any]) -> str:
     """Everything the records hold, in stored units, for programs."""
-    document = {"run": _finite(header), "cells": [_finite(r.model_dump(mode="json")) for r in records]}
-    return json.dumps(document, allow_nan=False, ensure_ascii=False, indent=1) + "\n"
+    cells = ",\n".join(_dumped(record.model_dump(mode="json")) for record in records)
+    # one record a line: runs of operators have many thousands, and indentation would be a third of the file
+    return f'{{"run": {_dumped(header, indent=1)},\n"cells": [\n{cells}\n]}}\n'
+
+
+def _dumped(value: Any, indent: int | None = None) -> str:
+    return json.dumps(_finite(value), allow_nan=False, ensure_ascii=False, indent=indent)
 
 
 def _finite(value: Any) -> Any:

@@ -36,6 +36,7 @@ from matrix.records import SCHEMA, Cell, LaunchRecord, Model, Record
 from matrix.store import durable
 from matrix.store.formats import ArtefactAttempt, EnvironmentAttempt, RunHeader
 from matrix.store.names import HEADER_FILE
+from matrix.store.said_once import Locks
 from matrix_adapters.protocol import (
     LOG_FILE,
     SAMPLES_FILE,
@@ -98,9 +99,9 @@ class StoredRun:
 
     def stored_records(self) -> Iterator[Record]:
         """The lines of cells.jsonl, whatever was added to the run since."""
-        path = self.folder / CELLS_FILE
+        path, locks = self.folder / CELLS_FILE, Locks()
         for number, data in _lines(path):
-            yield _validate(Record, data, f"{path}:{number}")
+            yield _validate(Record, locks.put_back(data), f"{path}:{number}")
 
     def samples(self, launch: LaunchRecord) -> dict[str, npt.NDArray[np.int64]]:
         """Raw samples of a launch by name; empty when it left none. See the format in results/README.md."""
@@ -237,13 +238,15 @@ class RunStore:
 
     def write_records(self, records: Iterable[Record]) -> None:
         """Replace cells.jsonl, and say in the header what it was made from. Raises StorageError."""
-        durable.replace(self.folder / CELLS_FILE, (durable.dump_line(dump(r)) for r in records))
+        locks = Locks()
+        lines = (durable.dump_line(locks.left_out(dump(record))) for record in records)
+        durable.replace(self.folder / CELLS_FILE, lines)
         self.update_header(consolidated_bytes=self._lines.size)
 
     def scratch(self) -> Path:
         """An empty folder for one launch, on the same file system. Give it back with `drop_scratch`."""
         with durable.storage(self.folder / _SCRATCH):
-            if self._spare:  # making and removing folders costs more than emptying them
+            with contextlib.suppress(IndexError):  # making and removing folders costs more than emptying them
                 return self._spare.pop()
             return Path(tempfile.mkdtemp(dir=self.folder / _SCRATCH))
 
