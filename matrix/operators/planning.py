@@ -16,7 +16,7 @@ from matrix.operators.shapes import needed_bytes
 from matrix.records import OPERATOR, Cell, Environment, Workload
 from matrix_adapters.protocol import Reason, State
 
-#: of the memory that this process may use: the machine has to hold more than one case
+#: of the memory that is free: two batches run at once, and each may meet its largest case
 MEMORY_SHARE = 0.5
 
 Verdict = tuple[State, Reason] | None
@@ -58,7 +58,7 @@ def operator_cells(
     """Every case in every column, in a readable order: the columns of a case together.
 
     `crowded` says what is wrong with a number of threads. A case that needs more than
-    `memory_limit` bytes (a share of this machine's, where none is given) is `unavailable`.
+    `memory_limit` bytes (a share of what is free here, where none is given) is `unavailable`.
     """
     limit = usable_memory() if memory_limit is None else memory_limit
     known = [(column, variants, _fixed(column)) for column, variants in _distinct(columns)]
@@ -100,9 +100,9 @@ def with_candidates(
 
 
 def usable_memory() -> int:
-    """Bytes that one case may need on this machine: a share of what this process may use at all."""
-    most = psutil.virtual_memory().total
-    return int(min(most, read_limits().memory_bytes or most) * MEMORY_SHARE)
+    """Bytes that one case may take here: a share of what is free, within the limit of this process."""
+    free = psutil.virtual_memory().available
+    return int(min(free, read_limits().memory_bytes or free) * MEMORY_SHARE)
 
 
 def _distinct(columns: Iterable[Column]) -> list[tuple[Column, list[str]]]:
@@ -137,5 +137,5 @@ def _too_large(case: CatalogCase, limit: int) -> Verdict:
 
 @functools.lru_cache(maxsize=1024)
 def _memory(needed: int, limit: int) -> Reason:
-    text = f"needs {needed / 1e9:.1f} GB, limit {limit / 1e9:.1f} GB"
+    text = f"needs {needed / 1e9:.1f} GB with its copies, limit {limit / 1e9:.1f} GB"
     return Reason(code="memory", text=text)

@@ -34,6 +34,8 @@ MOST_FRUITLESS = 20
 _OF_THE_LAUNCH = frozenset({State.UNAVAILABLE, State.UNSUPPORTED, State.BUILD_FAILED})
 #: how often it is looked for cases that have ended
 _TICK_S = 0.1
+#: records that are made durable in one step: to wait for the disk after each costs more than judging it
+_SYNCED_AT_ONCE = 50
 #: where cases cannot be seen to end, a batch may take so long for each beside the time of one launch
 _CASE_S = 10.0
 #: folder of their logs below `logs/`: one for each process, not for each cell
@@ -200,11 +202,16 @@ class Checks:
         return []
 
     def _take(self, one: Running) -> None:
-        """Judge and store the cases that have ended since."""
+        """Judge and store the cases that have ended since, many at the price of one."""
+        waiting: list[tuple[Cell, LaunchRecord]] = []
         for number, cell, answer in one.ended_cases():
-            self._settle(one, number, cell, answer)
+            waiting.append((cell, self._settled(one, number, cell, answer)))
+            if len(waiting) == _SYNCED_AT_ONCE:
+                self._note(waiting)
+                waiting = []
+        self._note(waiting)
 
-    def _settle(self, one: Running, number: int, cell: Cell, answer: Answer) -> None:
+    def _settled(self, one: Running, number: int, cell: Cell, answer: Answer) -> LaunchRecord:
         arrays = one.arrays(number)
         found = judged(
             answer,
@@ -216,23 +223,29 @@ class Checks:
         attempt = self._ledger.next_attempt(cell, CHECK)
         keep_evidence(self._store, cell, found, arrays, attempt)
         log = None if found.state in (State.OK, State.UNSUPPORTED) else self._log_path(one)
-        self._note(cell, record_of(cell, attempt, answer, found, versions=one.versions, log=log))
+        return record_of(cell, attempt, answer, found, versions=one.versions, log=log)
 
     def _charge(self, cells: Sequence[Cell], end: _End) -> None:
         """What became of the process is what became of these."""
+        ended = []
         for cell in cells:
             attempt = self._ledger.next_attempt(cell, CHECK)
             record = record_of_end(cell, attempt, end.state, end.reason, end.result, log=end.log)
-            self._note(cell, record)
+            ended.append((cell, record))
+        self._note(ended)
 
-    def _note(self, cell: Cell, record: LaunchRecord) -> None:
+    def _note(self, ended: Sequence[tuple[Cell, LaunchRecord]]) -> None:
         """Raises StorageError also when the worker found the disk full."""
-        self._store.append(record)
-        self._ledger.note(record)
-        self._done += 1
-        self._show(cell.label, record)
-        if record.reason is not None and record.reason.code == "disk_full":
-            raise StorageError(record.reason.text)
+        if not ended:
+            return
+        self._store.append_all([record for _, record in ended])
+        for cell, record in ended:
+            self._ledger.note(record)
+            self._done += 1
+            self._show(cell.label, record)
+        for _, record in ended:
+            if record.reason is not None and record.reason.code == "disk_full":
+                raise StorageError(record.reason.text)
 
     def _log_path(self, one: Running) -> str:
         """Where the batch's log will lie; it is moved there when the batch has ended."""
