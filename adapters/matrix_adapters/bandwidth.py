@@ -2,7 +2,8 @@
 
 Triad (a = b + s c) and Add (a = b + c) of McCalpin's STREAM (1995, "Memory bandwidth and machine balance
 in current high performance computers"), and counted as it counts: three arrays of float64, 24 bytes an
-element, whatever else a cache line costs to write. The better of the two is the machine's. Working
+element, whatever else a cache line costs to write. Beside them Read (the largest value of each of the three):
+what writes nothing, a reduction, is not slowed down by that. The best of the three is the machine's. Working
 sets that fit a cache are measured as well, since what is called again with the same data finds it there
 (the cache-aware roofline of Ilic, Pratas and Sousa 2014, "Cache-aware roofline model: upgrading the loft").
 
@@ -22,9 +23,11 @@ import numpy.typing as npt
 
 from matrix_adapters import caches
 
-BYTES_EACH = 24  # of one element of a kernel: two arrays read, one written
+BYTES_EACH = 24  # of one element of a kernel: three arrays of float64, read or written
 #: an array is at least four times the last cache, as STREAM's own rules ask
 STREAM_FACTOR = 4
+#: of all arrays together, however large the cache is
+MOST_BYTES = 2 << 30
 _LEAST_S, _ROUNDS = 0.02, 7
 _BLOCK = 1 << 12  # elements; Triad's product stays in the first cache
 _SCALE = 3.0
@@ -43,16 +46,18 @@ class Level:
     where: str  # "memory", or "cache"
 
 
-def measure(
-    threads: int, found: caches.Caches | None = None, *, most_bytes: int | None = None
-) -> list[Level]:
-    """From the smallest working set to one that no cache holds; `most_bytes` limits the last one."""
+def measure(threads: int, found: caches.Caches | None = None, *, most_bytes: int = MOST_BYTES) -> list[Level]:
+    """From the smallest working set to one that no cache holds.
+
+    `most_bytes` limits the last one; where that is not twice the last cache, memory is not measured.
+    """
     known = found or caches.read()
-    per_array = STREAM_FACTOR * known.last
-    whole = 3 * per_array if most_bytes is None else min(3 * per_array, most_bytes)
-    sets = [(known.levels[2] // 2 * threads, "cache")] if 2 in known.levels else []
-    sets += [(known.last // 2, "cache"), (whole, "memory")]
-    ordered = sorted({size: where for size, where in sets if size >= 3 * 8 * threads}.items())
+    last, whole = known.last, min(3 * STREAM_FACTOR * known.last, most_bytes)
+    sizes = [known.levels[2] // 2 * threads] if 2 in known.levels else []
+    sizes += [last // 2, last, *([2 * last, whole] if whole >= 2 * last else [])]
+    ordered = sorted(
+        {size: "cache" if size <= last else "memory" for size in sizes if size >= 3 * 8 * threads}.items()
+    )
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         return [_level(size, where, threads, pool) for size, where in ordered]
 
@@ -103,4 +108,10 @@ def triad(a: Doubles, b: Doubles, c: Doubles, product: Doubles) -> None:
         np.add(b[part], into, out=a[part])
 
 
-KERNELS: dict[str, Kernel] = {"triad": triad, "add": add}
+def read(a: Doubles, b: Doubles, c: Doubles, _: Doubles) -> None:
+    """The largest value of each."""
+    for array in (a, b, c):
+        np.maximum.reduce(array)
+
+
+KERNELS: dict[str, Kernel] = {"triad": triad, "add": add, "read": read}

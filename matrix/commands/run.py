@@ -83,7 +83,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _new(args: argparse.Namespace, catalog: Catalog) -> tuple[SweepConfig, RunStore, Backend]:
-    config = _with_models(load_sweep(args.config, catalog), catalog, args.backend)
+    config = _with_models(args, load_sweep(args.config, catalog), catalog, args.backend)
     plan = shared.plan_for_this_machine(config, catalog, args.select)
     results = paths.results_dir(args.results)
     if args.name:
@@ -103,14 +103,16 @@ def _new(args: argparse.Namespace, catalog: Catalog) -> tuple[SweepConfig, RunSt
     return config, RunStore.create(results, header, plan.cells), chosen.backend
 
 
-def _with_models(config: SweepConfig, catalog: Catalog, backend: str) -> SweepConfig:
+def _with_models(
+    args: argparse.Namespace, config: SweepConfig, catalog: Catalog, backend: str
+) -> SweepConfig:
     """The sweep with the operators of the models that it names (`from-model:NAME`), read from their files."""
     from matrix.sweep import from_model  # most sweeps name none
 
     if not from_model.wanted(config):
         return config
     chosen = choose_for(backend, catalog, config, ())
-    with observer_for(sys.stderr, quiet=True) as observer:
+    with observer_for(sys.stderr, quiet=args.quiet) as observer:
         return from_model.completed(
             config, catalog, backend=chosen.backend, home=paths.home(), say=observer.say
         )
@@ -127,7 +129,7 @@ def _resumed(args: argparse.Namespace, catalog: Catalog) -> tuple[SweepConfig, R
     try:
         _same_kind(args.backend, store.header)
         config = sweep_from_data(store.header.config, catalog, str(store.folder / "run.json"))
-        config = _with_models(config, catalog, store.header.backend)
+        config = _with_models(args, config, catalog, store.header.backend)
         backend = choose_for(store.header.backend, catalog, config, ()).backend
     except BaseException:
         store.close()
@@ -143,7 +145,7 @@ def _same_kind(asked: str, header: RunHeader) -> None:
     if isinstance(header.config.get("foreign"), dict):
         tests = header.config["foreign"].get("tests", "onnx-tests")
         raise UsageError(
-            f"{header.id} is a run of others' tests: `matrix operators {tests} --resume {header.id}` goes on with it"
+            f"{header.id} is a run of others' tests: `matrix operators {tests} --resume {header.id}` goes on"
         )
     if asked not in ("auto", header.backend):
         raise UsageError(f"--backend {asked}: this run was begun with {header.backend}")

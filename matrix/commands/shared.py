@@ -75,7 +75,8 @@ def load_catalog() -> Catalog:
 
 def plan_for_this_machine(config: SweepConfig, catalog: Catalog, select: str | None) -> Plan:
     """The plan of `config` here: devices found, threads usable, environments already built."""
-    _refuse_unknown(config)
+    if names := ", ".join(_unread(config)):
+        raise UsageError(f"the operators of {names} are read from its file: only `matrix run` does that")
     found = hardware.probe(catalog.hardware)
     threads = machine.usable_threads()
     plan = make_plan(config, catalog, found, select, usable_threads=threads)
@@ -91,20 +92,22 @@ def plan_for_this_machine(config: SweepConfig, catalog: Catalog, select: str | N
 def sweep_and_plan(args: argparse.Namespace, catalog: Catalog) -> tuple[SweepConfig, Plan]:
     """What `-c` and `--select` ask for. Raises ConfigError or UsageError."""
     config = load_sweep(args.config, catalog)
+    if _unread(config):
+        from matrix.sweep import from_model  # many imports: most sweeps name no model's operators
+
+        config = from_model.known(config, catalog, paths.home())
     return config, plan_for_this_machine(config, catalog, args.select)
 
 
-def _refuse_unknown(config: SweepConfig) -> None:
-    """Raises UsageError where a sweep has `from-model:NAME`, and nobody has read that model's operators."""
+def _unread(config: SweepConfig) -> list[str]:
+    """The models that `from-model:NAME` asks for and nobody has read the operators of."""
     words = [str(word) for word in config.data.get("operators", ())]
     if not words:
-        return
+        return []
     from matrix.operators.suites import models_of  # many imports: only for a sweep that has some
 
     read = {case.model for case in config.operators}
-    if missing := [name for name in models_of(words) if name not in read]:
-        names = ", ".join(missing)
-        raise UsageError(f"the operators of {names} are not known: from-model is not available yet")
+    return [name for name in models_of(words) if name not in read]
 
 
 def _already_built(environments: Collection[Environment], catalog: Catalog, home: Path) -> set[Environment]:

@@ -175,31 +175,33 @@ def _numbers(
     else:
         terms = contract.of_check(cell.workload, _of_timed(done), artefact)
     work: Mapping[str, Any] = artefact.facts.get("work", {}) if artefact else {}
+    doubts: list[ReasonRecord] = []
     if cell.timed and work and "latency_ms" in metrics:
-        found, missing = _rates(cell, evidence, metrics["latency_ms"], work, str(terms["cache"]))
+        found, missing = _rates(cell, evidence, metrics["latency_ms"], work, _of_timed(done))
         metrics |= found
         absent = {name: why for name, why in absent.items() if name not in found} | missing
+        doubts = roofline.flags(metrics, work)
     return {
         "metrics": metrics,
         "absent": absent,
         "work": work if cell.timed else {},
         "contract": terms,
         "contract_hash": content_hash(terms),
-        "flags": cell_flags.merge([known["flags"], cell_flags.spread_flags(latencies, samples)]),
+        "flags": cell_flags.merge([known["flags"], cell_flags.spread_flags(latencies, samples), doubts]),
     }
 
 
 def _rates(
-    cell: Cell, evidence: Evidence, latency: MetricValue, work: Mapping[str, Any], cache: str
+    cell: Cell, evidence: Evidence, latency: MetricValue, work: Mapping[str, Any], launch: LaunchRecord
 ) -> tuple[dict[str, MetricValue], dict[str, str]]:
-    """What a timed operator reached, and its share of the machine's roof."""
+    """What a timed operator reached, and its share of the roof of as many threads as `launch` really had."""
+    threads = launch.effective.get("threads")
     bound = roofline.roof(
         evidence.peaks,
-        threads=cell.workload.threads,
+        threads=threads if isinstance(threads, int) else cell.workload.threads,
         precision=cell.workload.precision,
         hardware=cell.environment.hardware,
-        moved=work.get("bytes"),
-        cache=cache,
+        calls=roofline.traffic(work.get("bytes"), launch.sampling),
     )
     return roofline.rates(latency, work, bound)
 

@@ -2,23 +2,23 @@
 
 The roofline of Williams, Waterman and Patterson 2009 ("Roofline: an insightful visual performance model
 for multicore architectures"): min(peak arithmetic, intensity x bandwidth), both as this run measured them
-with the same number of threads. Where the same data is used in every call and a cache holds it, the
-bandwidth is that of a working set as large (see `matrix_adapters.bandwidth`); elsewhere, that of memory.
-The share may pass 1 a little: STREAM's count leaves out what writing a line costs, and a machine has
-better and worse minutes.
+with the same number of threads. Bandwidth is that of a working set as large as the one that the calls go
+through (see `matrix_adapters.bandwidth`): data that is the same in every call may lie in a cache, inputs
+that rotate do not. A share may pass 1 a little, since a machine has better and worse minutes; one that is
+far above says that something was counted or measured wrongly, and is flagged.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from matrix.records import MetricValue
+from matrix.records import MetricValue, ReasonRecord
 
-#: how a contract says that every call is given the same inputs
-WARM = "warm"
 METRICS = ("tflops", "memory_gb_s", "roofline_share")
+#: a share that no better minute of the machine explains
+IMPOSSIBLE = 1.25
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,10 +30,32 @@ class Roof:
     why: str = ""  # what is missing
 
 
-def roof(
-    peaks: Mapping[str, Any], *, threads: int, precision: str, hardware: str, moved: int | None, cache: str
-) -> Roof:
-    """From a run's `peaks` (see `matrix.sweep.peaks`), for a case that moves so many bytes a call."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes of one call: all that it moves, those of inputs that rotate, and through how many they do."""
+
+    moved: float | None
+    rotating: float = 0.0
+    working_set: float = 0.0
+
+
+def traffic(moved: float | None, sampling: Mapping[str, Any]) -> Traffic:
+    """`sampling`: what a timed launch says of how it called, see `matrix_adapters.rotation`."""
+    copies, working_set = (
+        _number(sampling.get("cache_copies")),
+        _number(sampling.get("cache_working_set_bytes")),
+    )
+    if copies is None or working_set is None:
+        return Traffic(moved)
+    each = working_set / copies
+    return Traffic(moved, each if moved is None else min(each, moved), working_set)
+
+
+def roof(peaks: Mapping[str, Any], *, threads: int, precision: str, hardware: str, calls: Traffic) -> Roof:
+    """From a run's `peaks` (see `matrix.sweep.peaks`), for a case with such calls.
+
+    Never from peaks of another number of threads.
+    """
     if hardware != "cpu":
         return Roof(why="peaks are measured on the CPU only")
     found = peaks.get(str(threads))
@@ -42,14 +64,10 @@ def roof(
     product = found.get("gemm", {}).get(precision)
     levels = sorted(found.get("bandwidth", ()), key=lambda level: float(level["bytes"]))
     flops_s = float(product["flops_s"]) if product else None
-    if not levels:
+    bytes_s = _bandwidth(levels, calls)
+    if bytes_s is None:
         return Roof(flops_s, None, "the memory bandwidth of this machine was not measured")
-    level = levels[-1]
-    if cache.startswith(WARM) and moved is not None:
-        level = next((one for one in levels if float(one["bytes"]) >= moved), level)
-    return Roof(
-        flops_s, float(level["bytes_s"]), "" if product else f"no product of matrices ran in {precision}"
-    )
+    return Roof(flops_s, bytes_s, "" if product else f"no product of matrices ran in {precision}")
 
 
 def rates(
@@ -75,6 +93,42 @@ def rates(
     else:
         metrics["roofline_share"] = _rate(latency, least, "1")
     return metrics, absent
+
+
+def flags(metrics: Mapping[str, MetricValue], work: Mapping[str, Any]) -> list[ReasonRecord]:
+    """What speaks against the rates: a declared number that the shapes contradict, a share above the roof."""
+    found = []
+    if doubt := str(work.get("doubt") or ""):
+        found.append(ReasonRecord(code="work_differs", text=doubt))
+    share = metrics.get("roofline_share")
+    if share is not None and share.value > IMPOSSIBLE:
+        text = (
+            f"it reached {share.value:.2f} of what this machine can: its operations or bytes are counted "
+            "wrongly, or the machine was slower when its peaks were measured"
+        )
+        found.append(ReasonRecord(code="above_roof", text=text))
+    return found
+
+
+def _bandwidth(levels: Sequence[Mapping[str, Any]], calls: Traffic) -> float | None:
+    """Bytes a second of one call: what rotates comes from where its working set lies, the rest from where it
+    was left. None where no working set as large was measured."""
+
+    def of(size: float) -> float | None:
+        large = (float(one["bytes_s"]) for one in levels if float(one["bytes"]) >= size)
+        return next(large, memory)
+
+    memory = float(levels[-1]["bytes_s"]) if levels and levels[-1]["where"] == "memory" else None
+    if calls.moved is None:
+        return memory
+    still = calls.moved - calls.rotating
+    seconds = 0.0
+    for amount, size in ((calls.rotating, calls.working_set), (still, still)):
+        if amount:
+            if (bytes_s := of(size)) is None:
+                return None
+            seconds += amount / bytes_s
+    return calls.moved / seconds if seconds else memory
 
 
 def _least_seconds(flops: float | None, moved: float | None, bound: Roof) -> float | str:

@@ -79,7 +79,7 @@ def _case(
             inputs=tuple(tensors[tensor] for tensor in used),
             outputs=tuple(output for output in outputs if output),
             opset=case.opset or entry.opset,
-            oracle=case.oracle or entry.oracle or _oracle(kind, dtype),
+            oracle=case.oracle or entry.oracle or default_oracle(kind, dtype),
             seed=int(content_hash(full, 8), 16) >> 1,  # the same values in every type
         ),
         kind=kind,
@@ -92,7 +92,8 @@ def _case(
     )
 
 
-def _oracle(kind: str, dtype: str) -> str:
+def default_oracle(kind: str, dtype: str) -> str:
+    """In which types the oracle computes: float64, or the case's own where they are the meaning."""
     return "float64" if dtype in FLOATS and kind != "quantise" else "as-is"
 
 

@@ -5,7 +5,7 @@ edges               the edge cases alone
 Gelu                all cases of one operator
 Gelu/tanh           one case, in all its types
 speed               shapes of real models, which are timed too; MatMul/gemm_2048 is one of them
-from-model:NAME     the operators of a model, as its ONNX file has them, timed (not yet)
+from-model:NAME     the operators of a model, as its ONNX file has them, timed; known once that file is read
 """
 
 from __future__ import annotations
@@ -40,6 +40,11 @@ def chosen(words: Iterable[str], operators: Operators) -> tuple[CatalogCase, ...
 def models_of(words: Iterable[str]) -> tuple[str, ...]:
     """The models whose own operators are asked for, each once."""
     return tuple(dict.fromkeys(w.removeprefix(FROM_MODEL) for w in words if w.startswith(FROM_MODEL)))
+
+
+def dispatch_cases(operators: Operators) -> tuple[CatalogCase, ...]:
+    """The call of one element; none in a catalog without it."""
+    return tuple(c for cases in operators.speed.values() for c in cases if c.case.name == DISPATCH_CASE)
 
 
 def peak_cases(operators: Operators) -> tuple[CatalogCase, ...]:

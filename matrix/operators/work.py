@@ -61,6 +61,8 @@ MOVING = frozenset(
 )
 #: they read only what their indices name: as much as they write
 _GATHERING = frozenset({"Gather", "GatherElements", "GatherND"})
+#: attributes that change the amount of work
+_TELLING = ("kernel_shape", "strides", "group", "dilations", "is_causal", "axis")
 _ONE_EACH = [
     "Abs",
     "Acos",
@@ -98,9 +100,6 @@ _ONE_EACH = [
     "Less",
     "LessOrEqual",
     "Log",
-    "Max",
-    "Mean",
-    "Min",
     "Mish",
     "Mod",
     "Mul",
@@ -122,7 +121,6 @@ _ONE_EACH = [
     "Softsign",
     "Sqrt",
     "Sub",
-    "Sum",
     "Swish",
     "Tan",
     "Tanh",
@@ -139,6 +137,7 @@ class Work:
     bytes: int | None = None
     why_no_flops: str = ""
     why_no_bytes: str = ""
+    doubt: str = ""  # what the case declares is not what its shapes give
 
     @property
     def intensity(self) -> float | None:
@@ -167,16 +166,47 @@ Formula = Callable[[Site], int]
 
 
 def work_of(case: CatalogCase, outputs: Mapping[str, Mapping[str, Any]]) -> Work:
-    """`outputs`: name -> {"dtype", "shape"}, as the oracle found them. What the case declares goes first."""
+    """`outputs`: name -> {"dtype", "shape"}, as the oracle found them.
+
+    What the case declares goes first; where its shapes give another number, `doubt` says so.
+    """
     found = flops(case.case, {name: tuple(facts["shape"]) for name, facts in outputs.items()})
-    known = case.flops if case.flops is not None else found if isinstance(found, int) else None
-    moved = case.bytes if case.bytes is not None else _bytes(case.case, outputs)
+    moved = _bytes(case.case, outputs)
+    known_flops, no_flops = _one(case.flops, found)
+    known_bytes, no_bytes = _one(case.bytes, moved)
+    doubts = [_doubt(case.flops, found, "operations"), _doubt(case.bytes, moved, "bytes")]
     return Work(
-        flops=known,
-        bytes=moved if isinstance(moved, int) else None,
-        why_no_flops="" if known is not None else str(found),
-        why_no_bytes="" if isinstance(moved, int) else moved,
+        flops=known_flops,
+        bytes=known_bytes,
+        why_no_flops=no_flops,
+        why_no_bytes=no_bytes,
+        doubt="; ".join(text for text in doubts if text),
     )
+
+
+def _one(declared: int | None, found: int | str) -> tuple[int | None, str]:
+    """The number that counts, and why there is none."""
+    if declared is not None:
+        return declared, ""
+    return (found, "") if isinstance(found, int) else (None, found)
+
+
+def _doubt(declared: int | None, found: int | str, what: str) -> str:
+    if declared is None or isinstance(found, str) or declared == found:
+        return ""
+    return f"{declared:,} {what} are declared, its shapes give {found:,}"
+
+
+def shapes_in_words(case: OperatorCase) -> str:
+    """ "1x64x56x56, 64x64x3x3; strides 2 2": what tells a case from another of its operator at a glance."""
+    sizes = ", ".join("x".join(map(str, spec.shape)) for spec in case.inputs if spec.shape)
+    told = [
+        f"{name} {' '.join(map(str, value)) if isinstance(value, (list, tuple)) else value}"
+        for node in case.nodes
+        for name, value in node.attributes.items()
+        if name in _TELLING
+    ]
+    return "; ".join(part for part in (sizes, ", ".join(told)) if part)
 
 
 def flops(case: OperatorCase, outputs: Mapping[str, Shape]) -> int | str:
@@ -226,6 +256,16 @@ def _one_each(site: Site) -> int:
     return site.elements
 
 
+def _several(site: Site) -> int:
+    """Of n inputs n - 1 for each element of the output."""
+    return (len(site.inputs) - 1) * site.elements
+
+
+def _mean(site: Site) -> int:
+    """As a sum, and a quotient."""
+    return len(site.inputs) * site.elements
+
+
 def _matmul(site: Site) -> int:
     """2 M N K for each matrix of the batch: K is the last axis of the first factor."""
     return 2 * site.elements * site.inputs[0][-1]
@@ -237,7 +277,7 @@ def _gemm(site: Site) -> int:
 
 
 def _conv(site: Site) -> int:
-    """2 x outputs x C / group x kernel; weights are [M, C / group, kernel...]."""
+    """2 x outputs x C / group x kernel; weights are [M, C / group, kernel...]. The bias is not counted."""
     return 2 * site.elements * math.prod(site.inputs[1][1:])
 
 
@@ -270,7 +310,10 @@ def _attention(site: Site) -> int:
 
 
 def _recurrent(site: Site) -> int:
-    """2 x steps x batch x (weights + recurrent weights): X [steps, batch, in], W and R of all gates."""
+    """2 x steps x batch x (weights + recurrent weights): X [steps, batch, in], W and R of all gates.
+
+    What is element-wise between the gates is not counted.
+    """
     steps, batch = site.inputs[0][0], site.inputs[0][1]
     if site.attribute("layout", 0):
         steps, batch = batch, steps
@@ -306,6 +349,8 @@ def _einsum(site: Site) -> int:
 
 FORMULAS: Mapping[str, Formula] = {
     **dict.fromkeys(_ONE_EACH, _one_each),
+    **dict.fromkeys(("Max", "Min", "Sum"), _several),
+    "Mean": _mean,
     "MatMul": _matmul,
     "MatMulInteger": _matmul,
     "Gemm": _gemm,

@@ -51,6 +51,7 @@ class RunHeader(Model):
     load: Mapping[str, Any] = Field(default_factory=dict)  # before the first, after the last session
     null_adapter: Mapping[str, Any] = Field(default_factory=dict)  # median_ns, low_ns, high_ns a call
     peaks: Mapping[str, Any] = Field(default_factory=dict)  # of a run that times operators, by threads
+    left_out: Mapping[str, Mapping[str, int]] = Field(default_factory=dict)  # of from-model: nodes by reason
     totals: Mapping[str, Any] = Field(default_factory=dict)  # cells by state, wall_s, seconds by stage
     warnings: tuple[ReasonRecord, ...] = ()
     sessions: tuple[Session, ...] = ()

@@ -39,7 +39,7 @@ def machine_peaks(
     """
     peaks = {}
     for count in threads:
-        results = []
+        results: list[tuple[str, Result]] = []
         for environment, built in sorted(environments.items(), key=lambda item: item[0].name):
             framework = catalog.frameworks[environment.framework]
             if framework.hardware[environment.hardware].device != "cpu" or cancel.is_set():
@@ -62,12 +62,15 @@ def machine_peaks(
                 store.drop_scratch(folder)
             results.append((environment.name, result))
         if results:
-            peaks[str(count)] = best_of(results)
+            peaks[str(count)] = best_of(results, count)
     return peaks
 
 
-def best_of(results: Iterable[tuple[str, Result]]) -> dict[str, Any]:
-    """The peaks of one number of threads from what the environments found. Never raises for a failed one."""
+def best_of(results: Iterable[tuple[str, Result]], threads: int) -> dict[str, Any]:
+    """The peaks of `threads` threads from what the environments found. Never raises for a failed one.
+
+    A product that a framework made with another number of threads is none of these peaks.
+    """
     gemm: dict[str, dict[str, Any]] = {}
     bandwidth: list[Any] = []
     caches: Mapping[str, Any] = {}
@@ -80,10 +83,19 @@ def best_of(results: Iterable[tuple[str, Result]]) -> dict[str, Any]:
         caches = caches or result.artefacts.get("caches", {})
         for product in result.artefacts.get("products", ()):
             precision = precision_of(product["dtype"])
-            if "best_s" not in product:
-                absent.setdefault(f"{name} {precision}", str(product.get("absent", "no reason was given")))
+            if why := _unusable(product, threads):
+                absent.setdefault(f"{name} {precision}", why)
                 continue
             flops_s = product["flops"] / product["best_s"]
             if flops_s > gemm.get(precision, {"flops_s": 0.0})["flops_s"]:
                 gemm[precision] = {"flops_s": flops_s, "case": product["case"], "environment": name}
     return {"gemm": gemm, "bandwidth": bandwidth, "caches": caches, "absent": absent}
+
+
+def _unusable(product: Mapping[str, Any], threads: int) -> str:
+    """Why a product says nothing about the peak; "" where it does."""
+    if "best_s" not in product:
+        return str(product.get("absent", "no reason was given"))
+    if product.get("threads") != threads:
+        return f"{threads} threads asked, {product.get('threads', 'an unknown number')} used"
+    return ""

@@ -19,7 +19,7 @@ from matrix.environments.base import Backend, BuildFailed, BuiltEnvironment, bui
 from matrix.errors import MatrixError, StorageError
 from matrix.execution.cancel import Cancel
 from matrix.operators.expand import CatalogCase
-from matrix.operators.work import work_of
+from matrix.operators.work import shapes_in_words, work_of
 from matrix.records import Environment, EnvironmentRecord, ReasonRecord, Workload, dataclasses_dict
 from matrix.store.formats import ArtefactAttempt, EnvironmentAttempt, utc_now
 from matrix.store.runs import RunStore
@@ -187,7 +187,12 @@ def _operator_attempt(
         facts: dict[str, Any] = {"oracle": outcome.oracle}
         if case.timed:
             work = dataclasses.asdict(work_of(case, outcome.oracle["outputs"]))
-            facts["work"] = {**work, "model": case.model, "count": case.count}
+            facts["work"] = {
+                **work,
+                "model": case.model,
+                "count": case.count,
+                "shapes": shapes_in_words(case.case),
+            }
         ended = {"state": State.OK, "hashes": outcome.hashes, "facts": facts}
     return ArtefactAttempt(
         subject=subject,

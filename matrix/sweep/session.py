@@ -56,6 +56,7 @@ def new_header(
         measure=config.measure.model_dump(),
         seed=config.seed if seed is None else seed,
         blocks=config.measure.launches,
+        left_out=config.left_out,
         backend=backend,
         backend_why=backend_why,
         machine=machine,

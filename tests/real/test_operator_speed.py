@@ -37,6 +37,11 @@ def run(folder: Path, text: str, *more: str) -> tuple[Path, list[dict[str, Any]]
     return stored.parent, json.loads(done.stdout)["cells"]
 
 
+def _last_timed(cell: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = [x for x in cell["launches"] if x["purpose"] == "measure"][-1]["sampling"]
+    return found
+
+
 @pytest.mark.parametrize("cache", ["warm", "rotating"])
 def test_a_speed_sweep_says_what_was_reached_and_what_the_machine_can(tmp_path: Path, cache: str) -> None:
     folder, cells = run(tmp_path, SWEEP.replace("CACHE", cache), "--select", "precision == 'fp32'")
@@ -54,7 +59,14 @@ def test_a_speed_sweep_says_what_was_reached_and_what_the_machine_can(tmp_path: 
         assert 0 < metrics["roofline_share"]["value"] < 2  # the machine has better and worse minutes
         assert cell["contract"]["cache"].startswith(cache)
         assert cell["parity"]["passed"]
+        where = _last_timed(cell)
+        if cache == "rotating":
+            fits = where["cache_working_set_bytes"] <= where["cache_last_level_bytes"]
+            assert fits == (cell["workload"]["subject"] == "Relu/size_1")
+            assert fits == ("cache_not_exceeded" in {flag["code"] for flag in cell["flags"]})
+        else:
+            assert "cache_copies" not in where
     for name in ("matrix.txt", "matrix.md", "matrix.html"):
         text = (folder / "reports" / name).read_text()
-        assert "of the roof" in text
+        assert "of roof" in text
         assert "A call of one element" in text

@@ -54,18 +54,24 @@ _DECIDING: Mapping[str, tuple[int, ...]] = {
     "Trilu": (1,),
     "Unsqueeze": (1,),
 }
-#: elements of a constant that are kept as they are
+#: inputs by position that name the shape of the output: where that is known, so are they
+_SHAPE_OF_OUTPUT: Mapping[str, int] = {"Expand": 1, "Reshape": 1}
+#: elements of a constant whose values may be the model's own
 _KEPT = 64
 #: their inputs at these positions must be above zero to have an ordinary answer
 _POSITIVE: Mapping[str, tuple[int, ...]] = {
     "BatchNormalization": (4,),
+    "DequantizeLinear": (1,),
     "Div": (1,),
     "Log": (0,),
     "Pow": (0,),
+    "QuantizeLinear": (1,),
     "Reciprocal": (0,),
     "Sqrt": (0,),
 }
 _INDEXING: Mapping[str, int] = {"Gather": 0, "GatherElements": 0}  # and the default of `axis`
+#: their indices have to fit other inputs in more ways than one axis' size
+_INDEXED = frozenset({"GatherND", "OneHot", "ScatterElements", "ScatterND"})
 
 
 class _LeftOut(Exception):
@@ -116,8 +122,7 @@ class _Graph:
             if math.prod(tensor.dims) <= _KEPT and not tensor.external_data:
                 self._values[tensor.name] = numpy_helper.to_array(tensor)
         for node in self._graph.node:
-            if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-                array = numpy_helper.to_array(node.attribute[0].t)
+            if node.op_type == "Constant" and (array := _constant(node)) is not None:
                 self._constants.add(node.output[0])
                 self._known[node.output[0]] = (array.dtype.name, array.shape)
                 if array.size <= _KEPT:
@@ -125,16 +130,20 @@ class _Graph:
 
     def cases(self, model: str) -> tuple[list[tuple[OperatorCase, int]], dict[str, int]]:
         """Every different case once, in the order of the graph, and the nodes that are none, by reason."""
-        used = {name for node in self._graph.node for name in node.input if name}
-        used |= {value.name for value in self._graph.output}
+        used = _used(self._graph)
         found: dict[str, OperatorCase] = {}
         counts: Counter[str] = Counter()
         left_out: Counter[str] = Counter()
         numbers: Counter[str] = Counter()
         for node in self._graph.node:
-            if node.op_type in _PASSED_OVER or not set(filter(None, node.input)) - self._constants:
-                if node.op_type != "Identity":  # the same in every call: a runtime folds it
+            if not any(name in used for name in node.output):
+                continue
+            fixed = not set(filter(None, node.input)) - self._constants
+            if fixed or node.op_type in _PASSED_OVER:
+                if fixed or node.op_type != "Identity":  # the same in every call: a runtime folds it
                     self._constants.update(node.output)
+                if node.op_type == "Identity":
+                    self._alias(node.input[0], node.output[0])
                 continue
             try:
                 case = self._case(node, used)
@@ -148,6 +157,13 @@ class _Graph:
                 name = f"{node.op_type}/{model}_{numbers[node.op_type]:02d}"
                 found[key] = dataclasses.replace(case, name=name, seed=int(key[:8], 16) >> 1)
         return [(case, counts[key]) for key, case in found.items()], dict(left_out)
+
+    def _alias(self, name: str, other: str) -> None:
+        """What is known of `name` holds for `other`."""
+        if name in self._known:
+            self._known[other] = self._known[name]
+        if name in self._values:
+            self._values[other] = self._values[name]
 
     def _case(self, node: Any, used: set[str]) -> OperatorCase:
         names: dict[str, str] = {}
@@ -180,12 +196,16 @@ class _Graph:
         )
 
     def _spec(self, node: Any, position: int, name: str) -> TensorSpec:
+        if name not in self._values and position == _SHAPE_OF_OUTPUT.get(node.op_type):
+            return self._output_shape(node, position)
         if name not in self._known:
             raise _LeftOut("the shape of an input is not known before it runs")
         dtype, shape = self._known[name]
         constant = name in self._constants
         spec = TensorSpec(name=f"X{position}", dtype=dtype, shape=shape, constant=constant)
-        if name in self._values:
+        if name in self._values and (
+            position in _DECIDING.get(node.op_type, ()) or _decides(self._values[name])
+        ):
             values = _written(self._values[name].reshape(-1).tolist())
             return dataclasses.replace(spec, generator="values", options={"values": values})
         if position in _DECIDING.get(node.op_type, ()):
@@ -196,13 +216,61 @@ class _Graph:
             if not size:
                 raise _LeftOut("the shape of an input is not known before it runs")
             return dataclasses.replace(spec, generator="indices", options={"size": int(size[axis])})
+        if node.op_type in _INDEXED and "int" in dtype:
+            raise _LeftOut("its indices have to fit the data")
         if dtype == "bool":
             return dataclasses.replace(spec, generator="bools")
-        if "int" in dtype:
-            return dataclasses.replace(spec, generator="integers", options={"low": 0, "high": 8})
+        if "int" in dtype:  # none is zero: one of them may divide
+            return dataclasses.replace(spec, generator="integers", options={"low": 1, "high": 8})
         if position in _POSITIVE.get(node.op_type, ()):
             return dataclasses.replace(spec, generator="positive")
         return spec
+
+    def _output_shape(self, node: Any, position: int) -> TensorSpec:
+        """What a model computes of its input's shape, as the number that it is at these shapes."""
+        if node.output[0] not in self._known:
+            raise _LeftOut("what decides its shape is computed by the model")
+        sizes = list(self._known[node.output[0]][1])
+        return TensorSpec(
+            name=f"X{position}",
+            dtype="int64",
+            shape=(len(sizes),),
+            generator="values",
+            options={"values": sizes},
+            constant=True,
+        )
+
+
+def _decides(array: Any) -> bool:
+    """Whether its values are part of what a node does: axes, an exponent; not a bias that is short."""
+    return array.size == 1 or array.dtype.kind in "iub"
+
+
+def _constant(node: Any) -> Any:
+    """The array of a Constant, however it is written; None for text and sparse ones."""
+    import numpy as np
+    from onnx import helper, numpy_helper
+
+    if not node.attribute:
+        return None
+    attribute = node.attribute[0]
+    value = helper.get_attribute_value(attribute)
+    if attribute.name == "value":
+        return numpy_helper.to_array(value)
+    kinds = {"value_float": np.float32, "value_int": np.int64}
+    kind = kinds.get(attribute.name.removesuffix("s"))
+    return None if kind is None else np.asarray(value, kind)
+
+
+def _used(graph: Any) -> set[str]:
+    """Every value that a node, a subgraph, or the caller takes."""
+    used = {value.name for value in graph.output}
+    for node in graph.node:
+        used |= set(filter(None, node.input))
+        for attribute in node.attribute:
+            for inner in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+                used |= _used(inner)
+    return used
 
 
 def _fix(value: Any, shape: Iterable[int]) -> None:

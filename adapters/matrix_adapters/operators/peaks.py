@@ -27,8 +27,9 @@ _CALLS, _SECONDS = 9, 1.5
 def run(adapter: Adapter, task: Task, launch: Launch) -> None:
     """Time `options["cases"]`, folders of two-dimensional products, then memory where `options["memory"]`.
 
-    `artefacts["products"]`: for each its case, dtype, operations, and seconds of the best call, or why
-    there are none. `artefacts["bandwidth"]`: `bandwidth.measure`; `artefacts["caches"]`.
+    `artefacts["products"]`: for each its case, dtype, operations, threads that were really used, and seconds
+    of the best call, or why there are none. `artefacts["bandwidth"]`: `bandwidth.measure`; beside it
+    `artefacts["caches"]`.
     """
     folders = task.options.get("cases")
     if not isinstance(folders, list):
@@ -69,6 +70,7 @@ def _product(adapter: Adapter, folder: Path, task: Task, launch: Launch) -> dict
         loop(feed, 1)
         launch.effective = dict(runner.effective())
         checks.device_was_met(task, launch.effective)
+        told["threads"] = launch.effective.get("threads")
         best, begin = float("inf"), time.perf_counter()
         for _ in range(_CALLS):
             start = time.perf_counter()

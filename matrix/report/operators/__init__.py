@@ -6,6 +6,7 @@
     findings     what did not: wrong answers, open ones side by side, what a framework does not have
     terminal, markdown, page   the same, drawn
     speed        of those that were timed: rates, shares of the roof, what a call costs
+    speed_said   what is said about them in sentences
     speed_text, speed_markdown, speed_page   the same, drawn
 
 Cells of other levels are the matrix's; `split` tells them apart.

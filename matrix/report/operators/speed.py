@@ -1,7 +1,8 @@
-"""Timed operators: latency, what was reached, its share of the machine's roof, and what the call itself costs.
+"""Timed operators: latency, what was reached, its share of the machine's roof, and what a call costs.
 
 A row is a case in one type with one number of threads; in it an entry for each environment. The
-dispatch cost is the latency of the case with one element; an entry says which share of it that is.
+dispatch cost is the latency of the case with one element in the same environment; beside it stands the
+share of the entry's own latency that it is. Wrong answers have a time, struck through, and nothing else.
 """
 
 from __future__ import annotations
@@ -14,9 +15,17 @@ from typing import Any
 from matrix.operators.suites import DISPATCH_CASE
 from matrix.records import MetricValue, Record
 from matrix.report.metrics import Catalog
+from matrix.report.operators import speed_said
 from matrix.report.placing import Column, RowKey, place
 from matrix.report.units import human
 from matrix_adapters.protocol import State
+
+HEADS = ("latency", "arithmetic", "memory", "of roof", "dispatch")
+LEGEND = (
+    "latency: of one call, * where a flag speaks against it   arithmetic: operations / latency   "
+    "memory: bytes that must move / latency   of roof: share of min(peak, intensity x bandwidth), measured "
+    "in this run with as many threads   dispatch: latency of a call of one element (share of this latency)"
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,23 +37,49 @@ class Reached:
     tflops: MetricValue | None = None
     gb_s: MetricValue | None = None
     roofline: MetricValue | None = None
-    dispatch: float | None = None  # share of the latency that a call of one element takes
+    call_ms: float | None = None  # of one element, in the same environment with as many threads
 
     @property
     def state(self) -> State:
         return self.record.state
 
+    @property
+    def struck(self) -> bool:
+        """The speed of wrong numerics: shown struck through, with nothing derived from it."""
+        return self.latency is not None and self.state is not State.OK
+
+    @property
+    def dispatch(self) -> float | None:
+        """The share of the latency that a call of one element takes."""
+        if self.call_ms is None or self.latency is None or self.latency.value <= 0:
+            return None
+        return self.call_ms / self.latency.value
+
+    @property
+    def state_word(self) -> str:
+        """ "" where all is well."""
+        return "" if self.state is State.OK else self.state.value.replace("_", " ")
+
     def words(self) -> tuple[str, str, str, str, str]:
-        """Latency, arithmetic, memory, share of the roof, share of dispatch; "-" for what is not there."""
+        """One for each of `HEADS`; "-" for what is not there. A wrong answer's latency is to be struck."""
         if self.latency is None:
-            return (self.state.value.replace("_", " "), "-", "-", "-", "-")
+            return (self.state_word, "-", "-", "-", "-")
+        flagged = "*" if self.record.flags else ""
+        latency = human(self.latency.value, "ms") + flagged
+        if self.struck:
+            return (latency, "-", "-", "-", "-")
         return (
-            human(self.latency.value, "ms"),
+            latency,
             human(self.tflops.value, "TFLOP/s") if self.tflops else "-",
             human(self.gb_s.value, "GB/s") if self.gb_s else "-",
-            percent(self.roofline.value) if self.roofline else "-",
-            percent(self.dispatch) if self.dispatch is not None else "-",
+            speed_said.percent(self.roofline.value) if self.roofline else "-",
+            self._dispatch_words(),
         )
+
+    def _dispatch_words(self) -> str:
+        if self.call_ms is None or (share := self.dispatch) is None:
+            return "-"
+        return f"{human(self.call_ms, 'ms')} ({speed_said.percent(share)})"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,15 +95,17 @@ class SpeedRow:
         return f"{self.key.subject} {self.key.precision}"
 
     def facts(self, *, threads: bool) -> str:
-        """Its operations and bytes, and how often its model has it."""
-        parts = [f"{self.key.threads}t"] if threads else []
+        """Its shapes, operations and bytes, where its inputs are, and how often its model has it."""
+        parts = [speed_said.threads_words(self.key.threads)] if threads else []
+        parts.append(str(self.work.get("shapes") or ""))
         if flops := self.work.get("flops"):
             parts.append(human(float(flops), "FLOP"))
         if moved := self.work.get("bytes"):
             parts.append(human(float(moved), "bytes"))
+        parts += dict.fromkeys(speed_said.rotation(e.record) for e in self.entries if e is not None)
         if (count := self.work.get("count", 1)) != 1:
             parts.append(f"{count} of them in {self.work.get('model')}")
-        return ", ".join(parts)
+        return ", ".join(part for part in parts if part)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,15 +113,16 @@ class ModelSum:
     """The operators of one model, each as often as it has them, in one environment, milliseconds."""
 
     model: str
+    threads: int
     column: Column
     total_ms: float
     operators: tuple[tuple[str, float], ...]  # the dearest first
-    missing: int  # of its different cases: without a number here
+    missing: int  # of its different cases: without a right answer and a time here
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SpeedTable:
-    """All of it; `said` are sentences: the roof, and what a call costs."""
+    """All of it; `said` are sentences: the roof, what a call costs, what is missing and why."""
 
     columns: tuple[Column, ...]
     rows: tuple[SpeedRow, ...]
@@ -95,13 +133,9 @@ class SpeedTable:
     def several_threads(self) -> bool:
         return len({row.key.threads for row in self.rows}) > 1
 
-
-HEADS = ("latency", "arithmetic", "memory", "of the roof", "dispatch")
-LEGEND = (
-    "arithmetic: operations / latency   memory: bytes that must move / latency   of the roof: share of "
-    "min(peak, intensity x bandwidth) as measured here   dispatch: share of the latency that a call of one "
-    "element takes"
-)
+    def sentences(self) -> list[str]:
+        """All that is said below the table."""
+        return [*self.said, *(sum_words(one, threads=self.several_threads) for one in self.sums)]
 
 
 def build(records: Sequence[Record], header: Mapping[str, Any], catalog: Catalog) -> SpeedTable | None:
@@ -114,7 +148,7 @@ def build(records: Sequence[Record], header: Mapping[str, Any], catalog: Catalog
         (i, key.threads): record.metrics["latency_ms"].value
         for key, cells in placed.items()
         for i, record in cells.items()
-        if key.subject == DISPATCH_CASE and "latency_ms" in record.metrics
+        if key.subject == DISPATCH_CASE and record.state is State.OK and "latency_ms" in record.metrics
     }
     rows = []
     for key, cells in placed.items():
@@ -124,15 +158,23 @@ def build(records: Sequence[Record], header: Mapping[str, Any], catalog: Catalog
         ]
         work = next((record.work for record in cells.values() if record.work), {})
         rows.append(SpeedRow(key, tuple(entries), work))
-    said = (*_roof(header), *_dispatch(columns, calls))
+    shown = [entry.record for row in rows for entry in row.entries if entry is not None]
+    said = (
+        *speed_said.roof(header),
+        *speed_said.dispatch(columns, calls),
+        *speed_said.policies(shown),
+        *speed_said.missing(shown),
+        *speed_said.left_out(header),
+    )
     return SpeedTable(columns, tuple(rows), said, _sums(columns, rows))
 
 
-def percent(share: float) -> str:
-    """A share as people read it: "41 %", "0.3 %", "under 0.1 %"."""
-    if share < 0.001:
-        return "under 0.1 %"
-    return f"{share:.1%}".replace("%", " %") if share < 0.0995 else f"{share:.0%}".replace("%", " %")
+def sum_words(one: ModelSum, *, threads: bool = False) -> str:
+    """One sentence: the sum and where it goes."""
+    parts = ", ".join(f"{name} {human(ms, 'ms')}" for name, ms in one.operators[:5])
+    gone = f"; {one.missing} of its cases have no number here" if one.missing else ""
+    where = f"{one.column.label}{f' with {speed_said.threads_words(one.threads)}' if threads else ''}"
+    return f"Operators of {one.model} in {where}: {human(one.total_ms, 'ms')} ({parts}{gone})."
 
 
 def _case(record: Record) -> tuple[str, str, int]:
@@ -141,71 +183,32 @@ def _case(record: Record) -> tuple[str, str, int]:
 
 
 def _reached(record: Record, call_ms: float | None) -> Reached:
-    latency = record.metrics.get("latency_ms")
     return Reached(
         record=record,
-        latency=latency,
+        latency=record.metrics.get("latency_ms"),
         tflops=record.metrics.get("tflops"),
         gb_s=record.metrics.get("memory_gb_s"),
         roofline=record.metrics.get("roofline_share"),
-        dispatch=call_ms / latency.value if call_ms and latency and latency.value > 0 else None,
+        call_ms=call_ms,
     )
 
 
-def _roof(header: Mapping[str, Any]) -> list[str]:
-    """What the machine can, by number of threads; what was not measured, and why."""
-    said = []
-    peaks = header.get("peaks")
-    for threads, found in (peaks if isinstance(peaks, Mapping) else {}).items():
-        of = f"Roof with {threads} thread{'' if str(threads) == '1' else 's'}"
-        products = [
-            f"{human(p['flops_s'] / 1e12, 'TFLOP/s')} in {precision} ({p['case']}, {p['environment']})"
-            for precision, p in found.get("gemm", {}).items()
-        ]
-        memory = [
-            f"{human(level['bytes_s'] / 1e9, 'GB/s')} over {human(float(level['bytes']), 'bytes')}"
-            for level in found.get("bandwidth", ())
-        ]
-        if products or memory:
-            said.append(f"{of}: {'; '.join([*products, ', '.join(memory)])}.".replace("; .", "."))
-        said += [f"No peak of {name}: {why}." for name, why in found.get("absent", {}).items()]
-    return said
-
-
-def _dispatch(columns: Sequence[Column], calls: Mapping[tuple[int, int], float]) -> list[str]:
-    if not calls:
-        return []
-    several = len({threads for _, threads in calls}) > 1
-    each = [
-        f"{human(ms, 'ms')} in {columns[i].label}{f' with {threads} threads' if several else ''}"
-        for (i, threads), ms in sorted(calls.items())
-    ]
-    return [f"A call of one element ({DISPATCH_CASE}) takes {', '.join(each)}."]
-
-
 def _sums(columns: Sequence[Column], rows: Sequence[SpeedRow]) -> tuple[ModelSum, ...]:
-    models = dict.fromkeys(str(row.work["model"]) for row in rows if row.work.get("model"))
+    models = dict.fromkeys((str(r.work["model"]), r.key.threads) for r in rows if r.work.get("model"))
     found = []
-    for model in models:
-        own = [row for row in rows if row.work.get("model") == model]
+    for model, threads in models:
+        own = [row for row in rows if (row.work.get("model"), row.key.threads) == (model, threads)]
         for i, column in enumerate(columns):
             by_operator: dict[str, float] = defaultdict(float)
             missing = 0
             for row in own:
                 entry = row.entries[i]
-                if entry is None or entry.latency is None:
+                if entry is None or entry.latency is None or entry.struck:
                     missing += 1
                     continue
                 operator = row.key.subject.partition("/")[0]
                 by_operator[operator] += entry.latency.value * int(row.work.get("count", 1))
-            dearest = sorted(by_operator.items(), key=lambda item: -item[1])
+            dearest = tuple(sorted(by_operator.items(), key=lambda item: -item[1]))
             if dearest:
-                found.append(ModelSum(model, column, sum(by_operator.values()), tuple(dearest), missing))
+                found.append(ModelSum(model, threads, column, sum(by_operator.values()), dearest, missing))
     return tuple(found)
-
-
-def sum_words(one: ModelSum) -> str:
-    """One sentence: the sum and where it goes."""
-    parts = ", ".join(f"{name} {human(ms, 'ms')}" for name, ms in one.operators[:5])
-    gone = f"; {one.missing} of its cases have no number here" if one.missing else ""
-    return f"Operators of {one.model} in {one.column.label}: {human(one.total_ms, 'ms')} ({parts}{gone})."

@@ -9,6 +9,7 @@ from matrix.records import Record
 from matrix.report.markdown import code, escape
 from matrix.report.metrics import Catalog
 from matrix.report.operators import speed
+from matrix.report.operators.speed import Reached
 from matrix.report.units import pretty
 
 
@@ -23,11 +24,12 @@ def render(records: Sequence[Record], header: Mapping[str, Any], catalog: Catalo
         facts = row.facts(threads=table.several_threads)
         for column, entry in zip(table.columns, row.entries, strict=True):
             if entry is not None:
-                cells = [code(row.name), escape(facts), escape(column.label), *map(_cell, entry.words())]
+                cells = [code(row.name), escape(pretty(facts)), escape(column.label), *_cells(entry)]
                 out.append(f"| {' | '.join(cells)} |")
-    said = [*table.said, *map(speed.sum_words, table.sums)]
-    return [*out, "", f"<sub>{escape(speed.LEGEND)}</sub>", "", *(f"- {escape(s)}" for s in said), ""]
+    legend = escape(pretty(speed.LEGEND))
+    return [*out, "", f"<sub>{legend}</sub>", "", *(f"- {escape(pretty(s))}" for s in table.sentences()), ""]
 
 
-def _cell(text: str) -> str:
-    return escape(pretty(text)).replace(" ", "&nbsp;")
+def _cells(entry: Reached) -> list[str]:
+    latency, *rest = [escape(pretty(word)).replace(" ", "&nbsp;") for word in entry.words()]
+    return [f"{escape(entry.state_word)} ~~{latency}~~" if entry.struck else latency, *rest]

@@ -26,11 +26,7 @@ class SpeedView:
         return next(c.label for c, e in zip(self.table.columns, row.entries, strict=True) if e is entry)
 
 
-def speed_view(
-    records: Sequence[Record], header: Mapping[str, Any], catalog: Catalog
-) -> SpeedView | None:
+def speed_view(records: Sequence[Record], header: Mapping[str, Any], catalog: Catalog) -> SpeedView | None:
     """None where no operator was timed."""
     table = speed.build(records, header, catalog)
-    if table is None:
-        return None
-    return SpeedView(table, [*table.said, *map(speed.sum_words, table.sums)])
+    return None if table is None else SpeedView(table, table.sentences())

@@ -67,10 +67,17 @@ def test_models_are_named_once_each() -> None:
     assert suites.models_of(["speed", "from-model:a", "from-model:b", "from-model:a"]) == ("a", "b")
 
 
+def test_the_call_of_one_element_is_found_and_is_none_in_a_catalog_without_it(
+    operators: load.Operators, tmp_path: Path
+) -> None:
+    assert [case.key for case in suites.dispatch_cases(operators)] == [("Relu/size_1", "fp32")]
+    assert suites.dispatch_cases(load.load_operators(small_catalog.write(tmp_path / "none"))) == ()
+
+
 def test_one_name_for_two_cases_is_a_mistake(tmp_path: Path) -> None:
     folder = small_catalog.write(tmp_path / "operators")
     small_catalog.write(folder / load.SPEED_FOLDER, SPEED.replace("gemm_512", "square"))
-    with pytest.raises(ConfigError, match="MatMul/square is the name of a case in small.yaml already"):
+    with pytest.raises(ConfigError, match=r"MatMul/square is the name of a case in small\.yaml already"):
         load.load_operators(folder)
 
 

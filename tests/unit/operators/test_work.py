@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from matrix.catalog import load as load_catalog
 from matrix.operators import load
 from matrix.operators.expand import CatalogCase
-from matrix.operators.work import FORMULAS, MOVING, flops, work_of
+from matrix.operators.work import FORMULAS, MOVING, flops, shapes_in_words, work_of
 from matrix_adapters.protocol import Node, OperatorCase, TensorSpec
 
 Shapes = dict[str, tuple[int, ...]]
@@ -62,6 +62,8 @@ def case(op: str, inputs: Shapes, attributes: dict[str, Any] | None = None, **mo
         ),
         ("Relu", {"X": (3, 4)}, {}, (3, 4), 12),
         ("Add", {"A": (3, 1), "B": (1, 4)}, {}, (3, 4), 12),
+        ("Max", {"A": (3, 4), "B": (4,), "C": (3, 1)}, {}, (3, 4), 2 * 12),
+        ("Mean", {"A": (3, 4), "B": (4,), "C": (3, 1)}, {}, (3, 4), 3 * 12),
         ("Softmax", {"X": (3, 4)}, {}, (3, 4), 60),
         ("LayerNormalization", {"X": (3, 4), "S": (4,), "B": (4,)}, {}, (3, 4), 7 * 12),
         ("LayerNormalization", {"X": (3, 4), "S": (4,)}, {}, (3, 4), 6 * 12),
@@ -150,6 +152,30 @@ def test_what_a_case_declares_goes_first_and_unknown_types_have_a_reason() -> No
         {"Y": {"dtype": "complex64", "shape": [3]}},
     )
     assert "complex64" in told.why_no_bytes
+
+
+def test_what_is_declared_and_contradicts_the_shapes_is_doubted() -> None:
+    """Planted: multiply-adds declared as operations, and a weight forgotten."""
+    product = case("MatMul", {"A": (3, 4), "B": (4, 5)})
+    made = {"operator": "MatMul", "case": product, "kind": "matmul"}
+    outputs = {"Y": {"dtype": "float32", "shape": [3, 5]}}
+    wrong = work_of(CatalogCase(**made, flops=60, bytes=4 * 27), outputs)
+    assert wrong.doubt == (
+        "60 operations are declared, its shapes give 120; 108 bytes are declared, its shapes give 188"
+    )
+    assert work_of(CatalogCase(**made, flops=120, bytes=188), outputs).doubt == ""
+    assert work_of(CatalogCase(**made), outputs).doubt == ""
+
+
+def test_what_is_declared_where_nothing_follows_from_shapes_is_believed() -> None:
+    made = CatalogCase(operator="Zebra", case=case("Zebra", {"X": (3,)}), kind="composite", flops=77)
+    assert work_of(made, {"Y": {"dtype": "float32", "shape": [3]}}).doubt == ""
+
+
+def test_a_case_is_told_from_its_sisters_by_shapes_and_what_changes_its_work() -> None:
+    made = case("Conv", {"X": (1, 8, 5, 5), "W": (8, 1, 3, 3)}, {"group": 8, "strides": [2, 2], "pads": [1]})
+    assert shapes_in_words(made) == "1x8x5x5, 8x1x3x3; group 8, strides 2 2"
+    assert shapes_in_words(case("Relu", {"X": ()})) == ""
 
 
 def test_nothing_is_both_moved_and_computed() -> None:
