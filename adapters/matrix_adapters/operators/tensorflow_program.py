@@ -43,10 +43,11 @@ class Program:
         for node in case.nodes:  # so that what has no mapping is known before anything is traced
             tensorflow_table.find(node.op, node.domain)
 
-    def build(self, *tensors: Any) -> list[Any]:
+    def build(self, *tensors: Any) -> Any:
         """Outputs for these inputs (in the order of `fed`); every node is built on the way.
 
-        Raises Unsupported for what a mapping does not do.
+        A single output is a tensor, as a function written by hand would give it; several are a
+        list. Raises Unsupported for what a mapping does not do.
         """
         self._steps = []
         known: dict[str, Any] = dict(zip(self.fed, tensors, strict=True))
@@ -63,30 +64,34 @@ class Program:
             result = call(*[known[name] if name else None for name in node.inputs])
             self._several = isinstance(result, tuple)
             known |= _named(node.outputs, result)
-        return [known[name] for name in self._case.outputs]
+        return self._outputs(known)
 
     def eager(self) -> Call:
         """The same of host arrays, without building anything again. Only after a `build` outside a trace."""
         convert = self._tf.convert_to_tensor
-        steps, fed, outputs = self._steps, self.fed, self._case.outputs
+        steps, fed = self._steps, self.fed
         constants = {name: self._tf.constant(array) for name, array in self._constants.items()}
         call, inputs, produced = steps[0]
-        if len(steps) == 1 and inputs == fed and produced == outputs:
+        if len(steps) == 1 and inputs == fed and produced == self._case.outputs:
             (node,) = self._case.nodes
             if tensorflow_table.find(node.op, node.domain).plain:
-                return lambda *arrays: (call(*arrays),)
-            if self._several:
-                return lambda *arrays: call(*[convert(array) for array in arrays])
-            return lambda *arrays: (call(*[convert(array) for array in arrays]),)
+                return call
+            if len(produced) == 1 and self._several:  # it gives more than is asked for
+                return lambda *arrays: call(*[convert(array) for array in arrays])[0]
+            return lambda *arrays: call(*[convert(array) for array in arrays])
 
-        def run(*arrays: Any) -> list[Any]:
+        def run(*arrays: Any) -> Any:
             known: dict[str, Any] = dict(zip(fed, map(convert, arrays), strict=True))
             known.update(constants)
             for call, inputs, produced in steps:
                 known.update(_named(produced, call(*[known[name] if name else None for name in inputs])))
-            return [known[name] for name in outputs]
+            return self._outputs(known)
 
         return run
+
+    def _outputs(self, known: Mapping[str, Any]) -> Any:
+        names = self._case.outputs
+        return known[names[0]] if len(names) == 1 else [known[name] for name in names]
 
     def _site(self, node: Node, known: Mapping[str, Any], computed: Mapping[str, np.ndarray]) -> Site:
         made = {name for step in self._steps for name in step[2]}

@@ -7,8 +7,9 @@ prepared inputs: TensorFlow's functions take them as arguments in Python.
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +63,14 @@ class OperatorRunner:
             xla=self._how == "xla",
         )
         self._names = self._program.fed
-        self._call: Any = self._first
         self._function: Any = None
         self._produced: dict[str, tuple[str, str]] = {}
         self._errors = (tf.errors.OpError, TypeError, ValueError)
+        self._slot = Slot(self._first)
+        #: one call with host arrays as they are; native outputs: one tensor, or a sequence of them
+        self.run: Callable[[Feed], Any] = calling(self._slot, self._names, self._errors)
+        #: outputs by name, in ONNX's layout; bfloat16 is widened to float32
+        self.fetch: Callable[[Any], dict[str, np.ndarray]] = fetching(self._case.outputs, self._look_at)
         self.synchronous = tf.config.experimental.get_synchronous_execution() and not (
             tf.config.get_visible_devices("GPU")
         )
@@ -84,28 +89,15 @@ class OperatorRunner:
             self._program.build, jit_compile=True if self._how == "xla" else None, autograph=False
         )
         try:
-            self._function = self._call = function.get_concrete_function(*specs)
+            self._function = function.get_concrete_function(*specs)
         except self._errors as error:
             raise _explained(error) from error
+        self._slot.call = self._function
         return True
-
-    def run(self, feed: Feed) -> Any:
-        """One call with host arrays as they are."""
-        try:
-            return self._call(*[feed[name] for name in self._names])
-        except self._errors as error:
-            raise _explained(error) from error
 
     def sync(self) -> None:
         """Wait until every kernel enqueued on any device is done."""
         self._tf.test.experimental.sync_devices()
-
-    def fetch(self, outputs: Sequence[Any]) -> dict[str, np.ndarray]:
-        """Outputs by name, in ONNX's layout; bfloat16 is widened to float32."""
-        named = dict(zip(self._case.outputs, outputs, strict=True))
-        if not self._produced:
-            self._produced = {name: (tensor.device, tensor.dtype.name) for name, tensor in named.items()}
-        return {name: self._plan.restored(name, _host(tensor)) for name, tensor in named.items()}
 
     def effective(self) -> dict[str, Any]:
         """Read back from TensorFlow, the traced function and the first call's outputs."""
@@ -141,14 +133,22 @@ class OperatorRunner:
 
     def close(self) -> None:
         """Drop the graph and the constants."""
-        self._call = self._function = None
+        self._slot.call = self._function = None
         del self._program
 
-    def _first(self, *arrays: Any) -> list[Any]:
+    def _first(self, *arrays: Any) -> Any:
         """The first eager call, which builds the nodes; those after it go through their callables alone."""
         outputs = self._program.build(*[self._tf.convert_to_tensor(array) for array in arrays])
-        self._call = self._program.eager()
+        self._slot.call = self._program.eager()
         return outputs
+
+    def _look_at(self, outputs: Mapping[str, Any]) -> Callable[[str, Any], np.ndarray] | None:
+        """The first outputs say what all others are like. None: their arrays are as they should be."""
+        self._produced = {name: (tensor.device, tensor.dtype.name) for name, tensor in outputs.items()}
+        turned = self._plan.outputs & outputs.keys()
+        if not turned and all(t.shape.rank and t.dtype.name != elements.BFLOAT16 for t in outputs.values()):
+            return None
+        return lambda name, tensor: self._plan.restored(name, _host(tensor))
 
     def _native(self, name: str, array: np.ndarray) -> np.ndarray:
         if self._specs[name].dtype == elements.BFLOAT16:
@@ -183,6 +183,67 @@ class OperatorRunner:
         return "cpu" if kinds == {"CPU"} else ", ".join(sorted(kinds))
 
 
+@dataclasses.dataclass(slots=True)
+class Slot:
+    """What is called: it may be exchanged while others hold on to what calls it."""
+
+    call: Any
+
+
+def calling(slot: Slot, names: Sequence[str], errors: tuple[type[Exception], ...]) -> Callable[[Feed], Any]:
+    """feed -> `slot.call` of its arrays in the order of `names`. Raises Unsupported without a kernel.
+
+    The usual operators have one tensor or two: what an indirection costs is what a small one costs.
+    """
+    first, last = (names[0], names[-1]) if names else ("", "")
+
+    def run_one(feed: Feed) -> Any:
+        try:
+            return slot.call(feed[first])
+        except errors as error:
+            raise _explained(error) from error
+
+    def run_two(feed: Feed) -> Any:
+        try:
+            return slot.call(feed[first], feed[last])
+        except errors as error:
+            raise _explained(error) from error
+
+    def run_any(feed: Feed) -> Any:
+        try:
+            return slot.call(*[feed[name] for name in names])
+        except errors as error:
+            raise _explained(error) from error
+
+    return {1: run_one, 2: run_two}.get(len(names), run_any)
+
+
+def fetching(
+    names: Sequence[str], look_at: Callable[[Mapping[str, Any]], Callable[[str, Any], np.ndarray] | None]
+) -> Callable[[Any], dict[str, np.ndarray]]:
+    """Native outputs -> host arrays by name.
+
+    `look_at` gets the first outputs, by name, and says how each becomes an array; None: as TensorFlow
+    gives it, which is then all that is done.
+    """
+    (only,) = names if len(names) == 1 else ("",)
+    plain, convert = False, None
+
+    def fetch(outputs: Any) -> dict[str, np.ndarray]:
+        nonlocal plain, convert
+        if plain and only:
+            return {only: outputs.numpy()}
+        named = {only: outputs} if only else dict(zip(names, outputs, strict=True))
+        if not plain and convert is None:
+            convert = look_at(named)
+            plain = convert is None
+        if convert is None:
+            return {name: tensor.numpy() for name, tensor in named.items()}
+        return {name: convert(name, tensor) for name, tensor in named.items()}
+
+    return fetch
+
+
 def _made(spec: TensorSpec, case: OperatorCase) -> np.ndarray:
     """A constant's values, which are made from the case as the model file's were."""
     return generators.tensor(spec, case.seed)
@@ -190,7 +251,7 @@ def _made(spec: TensorSpec, case: OperatorCase) -> np.ndarray:
 
 def _host(tensor: Any) -> np.ndarray:
     array = np.asarray(tensor.numpy())  # a tensor without axes comes as a scalar
-    return np.asarray(array, np.float32) if array.dtype.name == "bfloat16" else array
+    return np.asarray(array, np.float32) if array.dtype.name == elements.BFLOAT16 else array
 
 
 def _explained(error: Exception) -> Exception:

@@ -10,8 +10,14 @@ import numpy as np
 import pytest
 
 from matrix_adapters.adapter import Unsupported
-from matrix_adapters.operators import tensorflow_layout, tensorflow_spatial, tensorflow_table
+from matrix_adapters.operators import (
+    tensorflow_layout,
+    tensorflow_runner,
+    tensorflow_spatial,
+    tensorflow_table,
+)
 from matrix_adapters.operators.tensorflow_resize import Axis, _neighbours, _places
+from matrix_adapters.operators.tensorflow_runner import Slot
 from matrix_adapters.operators.tensorflow_site import Facts, Site, single
 from matrix_adapters.protocol import Node, OperatorCase, TensorSpec
 
@@ -190,3 +196,70 @@ def test_everything_else_is_taken_as_it_is_given(nodes: tuple[Node, ...]) -> Non
 def test_a_matrix_has_no_channels_to_move() -> None:
     norm = Node(op="BatchNormalization", inputs=("X", "a", "b", "c", "d"), outputs=("Y",))
     assert not tensorflow_layout.plan(case(norm, rank=2)).channels_last
+
+
+# --- one call -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [(), ("a",), ("b", "a"), ("c", "a", "b")])
+def test_a_call_gets_the_arrays_in_the_order_of_the_function(names: tuple[str, ...]) -> None:
+    run = tensorflow_runner.calling(Slot(lambda *arrays: arrays), names, (ValueError,))
+    feed = {name: np.array([ord(name)]) for name in "abc"}
+    assert [array.item() for array in run(feed)] == [ord(name) for name in names]
+
+
+@pytest.mark.parametrize("names", [("a",), ("a", "b"), ("a", "b", "c")])
+def test_a_missing_kernel_is_unsupported_and_any_other_error_stays_what_it_is(
+    names: tuple[str, ...],
+) -> None:
+    def call(*_: Any) -> Any:
+        raise ValueError(said)
+
+    run = tensorflow_runner.calling(Slot(call), names, (ValueError,))
+    said = "Value for attr 'T' of float is not in the list of allowed values: int8, int16"
+    with pytest.raises(Unsupported, match="has no kernel for this: Value for attr"):
+        run(dict.fromkeys(names))
+    said = "Dimensions must be equal"
+    with pytest.raises(ValueError, match="Dimensions must be equal"):
+        run(dict.fromkeys(names))
+
+
+class Tensor:
+    def __init__(self, *values: float) -> None:
+        self._values = values
+
+    def numpy(self) -> np.ndarray:
+        return np.array(self._values)
+
+
+@pytest.mark.parametrize("convert", [None, lambda name, tensor: tensor.numpy()])
+def test_outputs_are_fetched_by_name_and_looked_at_once(convert: Any) -> None:
+    looked: list[list[str]] = []
+
+    def look_at(outputs: Any) -> Any:
+        looked.append(list(outputs))
+        return convert
+
+    alone = tensorflow_runner.fetching(("y",), look_at)
+    both = tensorflow_runner.fetching(("y", "z"), look_at)
+    for value in (1.0, 2.0):
+        assert _listed(alone(Tensor(value))) == {"y": [value]}
+        assert _listed(both([Tensor(value), Tensor(3.0, value)])) == {"y": [value], "z": [3.0, value]}
+    assert looked == [["y"], ["y", "z"]]
+
+
+def test_what_the_first_outputs_need_is_done_to_all() -> None:
+    fetch = tensorflow_runner.fetching(("y",), lambda _: lambda name, tensor: 2 * tensor.numpy())
+    assert [_listed(fetch(Tensor(value))) for value in (1.0, 2.0)] == [{"y": [2.0]}, {"y": [4.0]}]
+
+
+def test_a_loop_that_holds_on_to_run_sees_what_the_first_call_has_built() -> None:
+    slot = Slot(lambda x: "built")
+    run = tensorflow_runner.calling(slot, ("x",), (ValueError,))
+    assert run({"x": np.zeros(1)}) == "built"
+    slot.call = lambda x: "called"
+    assert run({"x": np.zeros(1)}) == "called"
+
+
+def _listed(arrays: dict[str, np.ndarray]) -> dict[str, list[float]]:
+    return {name: array.tolist() for name, array in arrays.items()}
