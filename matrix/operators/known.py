@@ -1,4 +1,4 @@
-"""Cases that are known to fail in a framework, and whose fault each is: `catalog/operators/known/FRAMEWORK.yaml`.
+"""Cases that are known to fail, and whose fault each is: `catalog/operators/known/FRAMEWORK.yaml`.
 
 A known failure stays a failure: its cell is `incorrect` or `failed` as before. What the file adds is
 the reason, which the report shows beside it, and a failure without one is told as such. A release

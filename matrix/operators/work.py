@@ -332,7 +332,7 @@ def _scaled(count: int) -> Formula:
 
 def _pool(site: Site) -> int:
     """One for each place of the window, for each output."""
-    return site.elements * math.prod(site.node.attributes["kernel_shape"])
+    return site.elements * int(math.prod(site.node.attributes["kernel_shape"]))
 
 
 def _einsum(site: Site) -> int:

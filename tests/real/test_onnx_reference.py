@@ -118,15 +118,27 @@ def test_no_step_falls_back_to_float32(refer: Any, tmp_path: Path) -> None:
 
 def test_an_operator_that_falls_back_to_float32_is_found_and_named(refer: Any, tmp_path: Path) -> None:
     made = graphs.model(
-        [node("AffineGrid", ["theta", "size"], ["grid"])],
-        [value("theta", [1, 2, 3])],
-        [value("grid", [1, 4, 4, 2])],
-        weights={"size": np.array([1, 1, 4, 4])},
+        [
+            node(
+                "TfIdfVectorizer",
+                ["words"],
+                ["counts"],
+                mode="TF",
+                min_gram_length=1,
+                max_gram_length=1,
+                max_skip_count=0,
+                ngram_counts=[0],
+                ngram_indexes=[0, 1, 2],
+                pool_int64s=[5, 6, 7],
+            )
+        ],
+        [value("words", [6], INT64)],
+        [value("counts", [3])],
     )
-    theta = np.array([[[0.3, 0.1, 0.0], [0.2, 0.7, 0.1]]], np.float32)
-    result, _ = refer(graphs.write(tmp_path, made), {"theta": theta})
+    result, folder = refer(graphs.write(tmp_path, made), {"words": np.array([5, 7, 7, 1, 5, 7])})
     assert [flag.code for flag in result.flags] == ["reference_not_float64"]
-    assert "AffineGrid" in result.flags[0].text
+    assert "TfIdfVectorizer" in result.flags[0].text
+    assert tensors.load(folder / "float64.npz")["counts"].tolist() == [2, 0, 3]
 
 
 def test_an_operator_that_the_evaluator_gets_wrong_is_ours(refer: Any, tmp_path: Path) -> None:

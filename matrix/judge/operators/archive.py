@@ -35,7 +35,8 @@ def open_arrays(path: Path, *, mapped_from: int = MAPPED_FROM) -> dict[str, npt.
 def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
     try:
         with archive.open(info) as stream:
-            return np.lib.format.read_array(stream, allow_pickle=False)  # type: ignore[no-any-return]
+            array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+            return array
     except zlib.error as error:
         raise ValueError(f"{info.filename} is damaged: {error}") from error
 

@@ -195,7 +195,11 @@ def _ended(title: str, ended: Sequence[findings.Ended], style: Style) -> str:
     lines = []
     for one in _some(ended, style):
         cases = f"{one.count} case{'' if one.count == 1 else 's'}"
-        lines.append(style.plain(f"{one.column}, {one.state.value.replace('_', ' ')}, {cases}: {said.ended_reason(one)}"))
+        lines.append(
+            style.plain(
+                f"{one.column}, {one.state.value.replace('_', ' ')}, {cases}: {said.ended_reason(one)}"
+            )
+        )
         lines += _labelled("operators", said.ended_operators(one), style)
     wrapped = [
         part

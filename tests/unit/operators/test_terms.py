@@ -1,4 +1,4 @@
-"""A case whose answer is a small difference of large terms says how large they are: its limit scales with them."""
+"""A case whose answer is a difference of large terms says how large: its limit scales with them."""
 
 from __future__ import annotations
 
