@@ -84,13 +84,15 @@ def _least(bound: Bound, greatest: bool) -> Any:
 
 
 def _product(bound: Bound) -> Reduction:
-    """torch multiplies along one axis at a time, or all."""
-    kept = bound.dtype()
+    """torch multiplies along one axis at a time: several become one first, so that it rounds once."""
+    kept, shape = bound.dtype(), bound.shape()
 
     def product(x: Any, axes: list[int], keep: bool) -> Any:
-        for axis in reversed(axes):
-            x = torch.prod(x, axis, keep, dtype=kept)
-        return x
+        if len(axes) < 2:
+            return torch.prod(x, axes[0], keep, dtype=kept) if axes else x
+        count = len(axes)
+        made = torch.prod(x.movedim(axes, list(range(count))).flatten(0, count - 1), 0, dtype=kept)
+        return made.reshape([1 if i in axes else n for i, n in enumerate(shape)]) if keep else made
 
     return product
 

@@ -6,9 +6,9 @@ as the runner lives, not per call: entering that mode costs as much as a small o
 
 from __future__ import annotations
 
-import functools
+import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -41,9 +41,6 @@ class OperatorRunner:
         }
         self._call: Any = None
         self._bound: dict[str, np.ndarray] = {}  # the values of static inputs that `_call` is built for
-        flags = [name in self._narrow for name in self._layout.takes]
-        #: arrays in the order of the call -> tensors over the same memory
-        self._borrow: Any = functools.partial(_open, flags) if any(flags) else _BORROW
         self._only = self._case.outputs[0] if len(self._case.outputs) == 1 else None
         self._output_dtypes: dict[str, str] = {}
         self._used_device: Any = self._device
@@ -51,7 +48,9 @@ class OperatorRunner:
         self.run: Callable[[Feed], Any] = self._run_unbound
         self._run_bound: Callable[[Feed], Any] = self._run_unbound  # the same without a look at static inputs
         #: native outputs -> host arrays by name; bfloat16 widened to float32
-        self.fetch: Callable[[Any], dict[str, np.ndarray]] = self._fetch_first
+        self.fetch: Callable[[Any], dict[str, np.ndarray]] = (
+            self._fetch_several if self._only is None else self._fetch_of(self._only)
+        )
         #: on the CPU `run` returns only when the result is there
         self.synchronous = self._on_cpu
         self._mode: Any = torch.inference_mode()
@@ -132,14 +131,9 @@ class OperatorRunner:
                 break
         return self._run_bound(feed)
 
-    def _run_plain(self, feed: Feed) -> Any:
-        return self._run_arrays([feed[name] for name in self._layout.takes])
-
-    def _run_arrays(self, arrays: Iterable[np.ndarray]) -> Any:
+    def _run_on_device(self, feed: Feed) -> Any:
         try:
-            tensors = self._borrow(arrays)
-            if self._on_cpu:
-                return self._call(*tensors)
+            tensors = [self._tensor(name, feed[name]) for name in self._layout.takes]
             outputs = self._call(*[t.to(self._device, non_blocking=True) for t in tensors])
             if self._only is not None:
                 self._used_device = outputs.device
@@ -149,22 +143,30 @@ class OperatorRunner:
         except (RuntimeError, TypeError) as error:
             _translate(error)
 
-    def _fetch_first(self, outputs: Any) -> dict[str, np.ndarray]:
-        """The first outputs say which types all others will have."""
-        several = (outputs,) if self._only is not None else outputs
-        names = zip(self._case.outputs, several, strict=True)
-        self._output_dtypes = {name: str(t.dtype).removeprefix("torch.") for name, t in names}
-        narrow = elements.BFLOAT16 in self._output_dtypes.values()
-        if self._only is not None and not narrow:
-            self.fetch = _fetch_of(self._only)
-        return self._fetch_any(outputs)
+    def _fetch_several(self, outputs: Any) -> dict[str, np.ndarray]:
+        if not self._output_dtypes:
+            self._look_at(outputs)
+        return {name: _array(t) for name, t in zip(self._case.outputs, outputs, strict=True)}
 
-    def _fetch_any(self, outputs: Any) -> dict[str, np.ndarray]:
-        several = (outputs,) if self._only is not None else outputs
-        return {
-            name: (output.float() if output.dtype == torch.bfloat16 else output).numpy()
-            for name, output in zip(self._case.outputs, several, strict=True)
-        }
+    def _fetch_of(self, name: str) -> Callable[[Any], dict[str, np.ndarray]]:
+        """Of a single output: after the first call nothing but the array and its name."""
+        plain = False
+
+        def fetch(output: Any) -> dict[str, np.ndarray]:
+            nonlocal plain
+            if plain:
+                return {name: output.numpy()}
+            if not self._output_dtypes:
+                self._look_at((output,))
+                plain = output.dtype != torch.bfloat16
+            return {name: _array(output)}
+
+        return fetch
+
+    def _look_at(self, outputs: Any) -> None:
+        """The first outputs say which types all others will have."""
+        names = zip(self._case.outputs, outputs, strict=True)
+        self._output_dtypes = {name: str(t.dtype).removeprefix("torch.") for name, t in names}
 
     def _bind(self, feed: Feed) -> None:
         tensors = {name: self._tensor(name, array).to(self._device) for name, array in feed.items()}
@@ -174,8 +176,9 @@ class OperatorRunner:
             _translate(error)
         self._call = torch.compile(kernel, dynamic=False) if self._compiled else kernel
         self._bound = {name: feed[name] for name in self._layout.statics}
-        short = self._on_cpu and len(self._layout.takes) in (1, 2) and self._borrow is _BORROW
-        self._run_bound = _run_of(self._call, self._layout.takes) if short else self._run_plain
+        takes = self._layout.takes
+        narrow = self._narrow.intersection(takes)
+        self._run_bound = _run_of(self._call, takes, narrow) if self._on_cpu else self._run_on_device
         self.run = self._run_static if self._bound else self._run_bound
 
     def _tensor(self, name: str, array: np.ndarray) -> Any:
@@ -194,13 +197,15 @@ def open_case(adapter: Any, artefacts: Mapping[str, Path]) -> OperatorRunner:
     return OperatorRunner(adapter, artefacts["operator"], compiled=adapter._variant == "compile")
 
 
-def _run_of(call: Any, names: Sequence[str]) -> Callable[[Feed], Any]:
-    """The shortest way on the CPU, for the many operators of one or two tensors.
+def _run_of(call: Any, names: Sequence[str], narrow: Collection[str]) -> Callable[[Feed], Any]:
+    """The shortest way on the CPU: what a runner's own indirections cost is what a small operator costs.
 
-    What a runner's own indirections cost is what a small operator costs.
+    `narrow`: inputs in bfloat16, which NumPy lacks; they come as their bits.
     """
-    borrow = torch.from_numpy
-    first, last = names[0], names[-1]
+    borrow, bf16 = torch.from_numpy, torch.bfloat16
+    first, last = (names[0], names[-1]) if names else ("", "")
+    opened = [(name, name in narrow) for name in names]
+    all_of = operator.itemgetter(*names) if names else None
 
     def run_one(feed: Feed) -> Any:
         try:
@@ -214,21 +219,27 @@ def _run_of(call: Any, names: Sequence[str]) -> Callable[[Feed], Any]:
         except (RuntimeError, TypeError) as error:
             _translate(error)
 
-    return run_one if len(names) == 1 else run_two
+    def run_several(feed: Feed) -> Any:
+        try:
+            return call(*map(borrow, all_of(feed)))  # type: ignore[misc]
+        except (RuntimeError, TypeError) as error:
+            _translate(error)
+
+    def run_bits(feed: Feed) -> Any:
+        try:
+            return call(*[borrow(feed[n]).view(bf16) if bits else borrow(feed[n]) for n, bits in opened])
+        except (RuntimeError, TypeError) as error:
+            _translate(error)
+
+    if narrow or not names:
+        return run_bits
+    return {1: run_one, 2: run_two}.get(len(names), run_several)
 
 
-def _fetch_of(name: str) -> Callable[[Any], dict[str, np.ndarray]]:
-    return lambda output: {name: output.numpy()}
-
-
-_BORROW = functools.partial(map, torch.from_numpy)
-
-
-def _open(narrow: Sequence[bool], arrays: Iterable[np.ndarray]) -> list[Any]:
-    """bfloat16, which NumPy lacks, comes as its bits."""
-    bf16 = torch.bfloat16
-    tensors = zip(map(torch.from_numpy, arrays), narrow, strict=False)
-    return [tensor.view(bf16) if bits else tensor for tensor, bits in tensors]
+def _array(tensor: Any) -> np.ndarray:
+    """bfloat16 widened to float32, which is exact."""
+    array: np.ndarray = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    return array
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:
