@@ -69,6 +69,7 @@ class Adapter:
         self._kind, _, index = task.device.partition(":")
         self._index = int(index or 0)
         self._ort: Any = None
+        self._library = ""  # of custom operators, of a candidate
 
     def start(self) -> None:
         """Import ONNX Runtime; for another device than the CPU, prove that it computes there."""
@@ -102,11 +103,7 @@ class Adapter:
         An operator case is the folder `artefacts["operator"]`.
         """
         if model.format == "operator":
-            from matrix_adapters import onnxruntime_operator as operator
-
-            with operator.refusals():
-                session, created = self._open(artefacts["operator"] / "model.onnx")
-            return operator.runner(session, model, self._task, created)
+            return self._load_operator(model, artefacts["operator"])
         if self._task.precision != "fp32":
             raise Unsupported(
                 f"the ONNX file fixes the arithmetic and the exported one is fp32: no {self._task.precision}"
@@ -116,10 +113,25 @@ class Adapter:
         session, created = self._open(artefacts["onnx"])
         return OnnxRuntimeRunner(session, model, self._task, created)
 
-    def _open(self, path: Path) -> tuple[Any, int | None]:
+    def _load_operator(self, model: ModelSpec, folder: Path) -> OnnxRuntimeRunner:
+        from matrix_adapters import onnxruntime_operator as operator
+        from matrix_adapters.operators import onnx_candidate
+
+        custom = onnx_candidate.of(self._task)
+        if custom is None:
+            with operator.refusals():
+                session, created = self._open(folder / "model.onnx")
+            return operator.runner(session, model, self._task, created)
+        self._library = str(custom.library)
+        with operator.refusals(), onnx_candidate.refusals(custom):
+            session, created = self._open(onnx_candidate.model(folder, custom))
+        return operator.runner(session, model, self._task, created, candidate=custom.candidate)
+
+    def _open(self, model: Path | bytes) -> tuple[Any, int | None]:
         """A session on the device asked for, and how many threads it started."""
         before = _native_threads()
-        session = self._session(str(path), self._providers(), strict=False)
+        source = model if isinstance(model, bytes) else str(model)
+        session = self._session(source, self._providers(), strict=False)
         after = _native_threads()
         active = session.get_providers()[0]
         if active != _PROVIDERS[self._kind]:
@@ -156,6 +168,8 @@ class Adapter:
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
         if strict:
             options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+        if self._library:
+            options.register_custom_ops_library(self._library)
         try:
             return ort.InferenceSession(model, options, providers=providers)
         except Exception as error:

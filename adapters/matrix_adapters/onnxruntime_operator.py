@@ -48,6 +48,7 @@ class OperatorRunner(OnnxRuntimeRunner):
         kinds = {value.name: value.type for value in session.get_outputs()}
         self._kinds = {name: kinds[name] for name in self._outputs}
         self._only = "" if len(self._outputs) > 1 or self._text else self._outputs[0]
+        self.candidate = ""  # whose operator it is, where that is not ONNX Runtime's own
 
     def prepare(self, feed: Feed) -> Feed:
         """The session's own inputs, checked; text as Python objects."""
@@ -70,7 +71,9 @@ class OperatorRunner(OnnxRuntimeRunner):
 
     def effective(self) -> dict[str, Any]:
         """As for models, and the dtype that each output really has."""
-        return {**super().effective(), "output_dtypes": {n: _word(kind) for n, kind in self._kinds.items()}}
+        own = {"candidate": self.candidate} if self.candidate else {}
+        dtypes = {n: _word(kind) for n, kind in self._kinds.items()}
+        return {**super().effective(), "output_dtypes": dtypes, **own}
 
     def _as_fed(self, name: str, array: np.ndarray) -> Any:
         kind = self._types[name]
@@ -112,10 +115,14 @@ class BitsRunner(OperatorRunner):
         return self._value.ortvalue_from_numpy(dense)
 
 
-def runner(session: Any, model: ModelSpec, task: Task, created_threads: int | None) -> OperatorRunner:
-    """The runner for what goes in and comes out of this session."""
+def runner(
+    session: Any, model: ModelSpec, task: Task, created_threads: int | None, *, candidate: str = ""
+) -> OperatorRunner:
+    """The runner for what goes in and comes out of this session. `candidate`: whose operator it is."""
     kinds = {value.type for value in (*session.get_inputs(), *session.get_outputs())}
-    return (BitsRunner if _BFLOAT16 in kinds else OperatorRunner)(session, model, task, created_threads)
+    made = (BitsRunner if _BFLOAT16 in kinds else OperatorRunner)(session, model, task, created_threads)
+    made.candidate = candidate
+    return made
 
 
 def _read(value: Any, kind: str) -> np.ndarray:

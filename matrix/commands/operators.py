@@ -89,7 +89,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
                     metavar="MODEL=SHARE",
                     action="append",
                     default=[],
-                    help="the part of a model's time that the operator takes, 0 to 1, as a profile has it",
+                    help="the part of a model's time that the operator takes, 0 to 1, as a profile has it; "
+                    "without it, what follows from the run's own models and their operators",
                 )
         else:
             _add_run_arguments(sub, COLLECTIONS[name])
@@ -139,14 +140,19 @@ def execute(args: argparse.Namespace) -> int:
 def _candidates(args: argparse.Namespace) -> int:
     shares = [_share(text) for text in args.share]
     run = StoredRun(find_run(paths.results_dir(args.results), args.run))
-    found = candidates.find(records_of(run), shares)
+    found = candidates.find(records_of(run), shares, run.header.config)
     if not found:
         raise UsageError(f"{run.id} has no candidates: a sweep names them under `candidates:`")
     if args.json:
         print(json.dumps(candidates.as_data(found), indent=1, ensure_ascii=False, allow_nan=False))
     else:
         print(candidates.table(found, Style.detect(sys.stdout)), end="")
-    return ExitCode.VERDICT if any(one.wrong for one in found) else ExitCode.OK
+    if any(one.wrong for one in found):
+        return ExitCode.VERDICT
+    if not all(one.passed for one in found):  # no gate may take this for a pass
+        print("matrix: a candidate was not run in any case", file=sys.stderr)
+        return ExitCode.INCOMPLETE
+    return ExitCode.OK
 
 
 def _share(text: str) -> Share:

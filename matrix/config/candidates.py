@@ -5,6 +5,7 @@ It is named, never evaluated: the worker imports it, and nothing of it runs in t
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,15 +20,44 @@ from matrix.records import CANDIDATE
 from matrix.strict_yaml.located import Checker, did_you_mean
 from matrix.strict_yaml.source import Loc
 
-#: frameworks whose adapter takes a candidate, by its kind
-FRAMEWORKS: Mapping[str, tuple[str, ...]] = {"python": ("pytorch",), "torch_library": ("pytorch",)}
-_FILES = (".py", ".so", ".dylib", ".dll")
+_LIBRARIES = (".so", ".dylib", ".dll")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-_FUNCTION = {
-    "python": re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"),
-    "torch_library": re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.\w+)?"),
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One way to give an implementation: which adapters take it, and how its `callable` is written."""
+
+    frameworks: tuple[str, ...]
+    files: tuple[str, ...]  # what may stand before the colon, by its suffix
+    modules: bool  # or an importable module
+    function: re.Pattern[str]
+    example: str
+
+
+KINDS: Mapping[str, Kind] = {
+    "python": Kind(
+        frameworks=("pytorch",),
+        files=(".py",),
+        modules=True,
+        function=re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"),
+        example="module:function or file.py:function",
+    ),
+    "torch_library": Kind(
+        frameworks=("pytorch",),
+        files=(".py", *_LIBRARIES),
+        modules=True,
+        function=re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.\w+)?"),
+        example="library.so:namespace::operator or file.py:namespace::operator",
+    ),
+    "ort_custom_ops": Kind(
+        frameworks=("onnxruntime",),
+        files=_LIBRARIES,
+        modules=False,
+        function=re.compile(r"[A-Za-z_][\w.]*::[A-Za-z_]\w*"),
+        example="library.so:domain::Operator",
+    ),
 }
-_FORMS = {"python": "function", "torch_library": "namespace::operator"}
 
 
 class CandidateChoice(Entry):
@@ -37,7 +67,7 @@ class CandidateChoice(Entry):
     operator: str = Field(description="of the catalog: Gelu, or a composite such as BiasGelu")
     framework: str
     callable: str = Field(description="package.module:function, file.py:function, library.so:namespace::name")
-    kind: Literal["python", "torch_library"] = "python"
+    kind: Literal["python", "torch_library", "ort_custom_ops"] = "python"
     gradient: bool = Field(default=False, description="it has one: compare it with differences, in float64")
     path: str = Field(default="", description="folder of the module; none: the sweep file's own")
 
@@ -48,11 +78,11 @@ class CandidateChoice(Entry):
 
     def resolved(self, folder: Path) -> CandidateChoice:
         """The same with absolute paths: what a run stores, and a worker is told."""
-        where, colon, function = self.callable.partition(":")
+        where, function = split(self.callable)
         home = absolute(Path(self.path), folder) if self.path else folder.absolute()
-        if _is_file(where):
+        if where.endswith(KINDS[self.kind].files):
             where = str(absolute(Path(where), home))
-        return self.model_copy(update={"callable": f"{where}{colon}{function}", "path": str(home)})
+        return self.model_copy(update={"callable": f"{where}:{function}", "path": str(home)})
 
     def told(self) -> dict[str, Any]:
         """As `matrix_adapters.operators.candidate.Candidate` has it."""
@@ -81,6 +111,17 @@ def check_candidates(checker: Checker, data: Mapping[str, Any], folder: Path, ca
         _operator(checker, loc, entry, catalog)
         _framework(checker, loc, entry, named)
         _callable(checker, loc, entry, folder)
+        if entry.get("kind") == "ort_custom_ops" and entry.get("gradient") is True:
+            checker.add((*loc, "gradient"), "an operator of ONNX Runtime has no gradient to be compared")
+
+
+def split(written: str) -> tuple[str, str]:
+    """("file.py", "function"), ("library.so", "namespace::name"): a path may have colons of its own."""
+    where, _, function = written.rpartition(":")
+    if where.endswith(":"):
+        where, _, space = where[:-1].rpartition(":")
+        function = f"{space}::{function}"
+    return where, function
 
 
 def _operator(checker: Checker, loc: Loc, entry: Mapping[str, Any], catalog: Catalog) -> None:
@@ -97,10 +138,10 @@ def _operator(checker: Checker, loc: Loc, entry: Mapping[str, Any], catalog: Cat
 
 def _framework(checker: Checker, loc: Loc, entry: Mapping[str, Any], named: set[str]) -> None:
     framework, kind = entry.get("framework"), str(entry.get("kind", "python"))
-    if not isinstance(framework, str) or kind not in FRAMEWORKS:
+    if not isinstance(framework, str) or kind not in KINDS:
         return
-    if framework not in FRAMEWORKS[kind]:
-        able = ", ".join(FRAMEWORKS[kind])
+    if framework not in KINDS[kind].frameworks:
+        able = ", ".join(KINDS[kind].frameworks)
         checker.add((*loc, "framework"), f"a candidate of the kind {kind} is one for {able}, not {framework}")
     elif framework not in named:
         checker.add(
@@ -116,13 +157,12 @@ def _callable(checker: Checker, loc: Loc, entry: Mapping[str, Any], folder: Path
 
 
 def _callable_of(checker: Checker, loc: Loc, entry: Mapping[str, Any], folder: Path) -> None:
-    written, kind = entry.get("callable"), str(entry.get("kind", "python"))
-    if not isinstance(written, str) or kind not in _FORMS:
+    written, kind = entry.get("callable"), KINDS.get(str(entry.get("kind", "python")))
+    if not isinstance(written, str) or kind is None:
         return
-    where, _, function = written.partition(":")
-    if not _FUNCTION[kind].fullmatch(function):
-        example = f"module:{_FORMS[kind]} or file.py:{_FORMS[kind]}"
-        checker.add((*loc, "callable"), f"write it {example}, got {written!r}")
+    where, function = split(written)
+    if not kind.function.fullmatch(function):
+        checker.add((*loc, "callable"), f"write it {kind.example}, got {written!r}")
         return
     home = folder
     given = entry.get("path")
@@ -131,15 +171,11 @@ def _callable_of(checker: Checker, loc: Loc, entry: Mapping[str, Any], folder: P
         if not home.is_dir():
             checker.add((*loc, "path"), f"there is no folder {home}")
             return
-    if _is_file(where):
+    if where.endswith(kind.files):
         if not (path := absolute(Path(where), home)).is_file():
             checker.add((*loc, "callable"), f"there is no file {path}")
-    elif not _MODULE.fullmatch(where):
-        checker.add((*loc, "callable"), f"{where!r} is neither a module nor a file: package.module or file.py")
-
-
-def _is_file(where: str) -> bool:
-    return where.endswith(_FILES)
+    elif not (kind.modules and _MODULE.fullmatch(where)) or where.endswith(_LIBRARIES):
+        checker.add((*loc, "callable"), f"{where!r} cannot hold it: write it {kind.example}")
 
 
 def _framework_name(entry: Any) -> str | None:

@@ -9,7 +9,7 @@ reported at once, each at its line.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -161,6 +161,9 @@ class SweepConfig:
     frameworks: tuple[FrameworkChoice, ...]
     models: tuple[ModelEntry, ...] = ()
     operators: tuple[CatalogCase, ...] = ()
+    left_out: Mapping[str, Mapping[str, int]] = dataclasses.field(
+        default_factory=dict
+    )  # by model: why, how many nodes
     candidates: tuple[CandidateChoice, ...] = ()
     hardware: tuple[str, ...] = (AUTO,)
     precisions: tuple[str, ...] = ("fp32",)
@@ -222,7 +225,7 @@ def _resolve(document: Document, folder: Path, catalog: Catalog) -> SweepConfig:
         name=sweep.name,
         frameworks=frameworks,
         models=models,
-        operators=_cases([*sweep.operators, *(c.operator for c in sweep.candidates)], catalog),
+        operators=_cases(sweep.operators, [c.operator for c in sweep.candidates], catalog),
         candidates=tuple(sweep.candidates),
         hardware=_unique(sweep.hardware),
         precisions=_unique(sweep.precisions),
@@ -255,12 +258,17 @@ def _models(checker: Checker, sweep: SweepFile, catalog: Catalog) -> tuple[Model
     return tuple(models.values())
 
 
-def _cases(words: Iterable[str], catalog: Catalog) -> tuple[CatalogCase, ...]:
-    if not words:
+def _cases(words: Sequence[str], whole: Sequence[str], catalog: Catalog) -> tuple[CatalogCase, ...]:
+    """`whole`: operators of candidates, of which every case is wanted, the timed ones too."""
+    if not words and not whole:
         return ()
     from matrix.operators import load, suites  # many entries: only for a sweep that names some
 
-    return suites.chosen(words, load.load_operators(catalog.operators))
+    known = load.load_operators(catalog.operators)
+    found = {case.key: case for case in suites.chosen([*words, *whole], known)}
+    for operator in whole:
+        found.update({case.key: case for case in known.speed.get(operator, ())})
+    return tuple(found.values())
 
 
 def _check_inputs(checker: Checker, loc: Loc, model: ModelEntry, sweep: SweepFile) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -18,12 +18,20 @@ class Share:
 
     model: str
     share: float
-    source: str  # "profile of run ...", "given", "12 x 0.31 ms of 41 ms"
+    source: str  # "given", "25 uses, 1.2 of 41 ms"
     derived: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.share <= 1:
             raise ValueError(f"{self.model}: a share is a number from 0 to 1, not {self.share:g}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NoShare:
+    """A model of which no share is known, and why."""
+
+    model: str
+    why: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,37 +44,36 @@ class Gain:
     most: float | None  # None: the operator is all there is
 
 
-def gains(shares: Sequence[Share], speedup: float) -> tuple[Gain, ...]:
-    """One for each share. Raises ValueError for a speedup that is none."""
+def gain_of(share: Share, speedup: float) -> Gain:
+    """Amdahl's law. Raises ValueError for a speedup that is none."""
     if not (math.isfinite(speedup) and speedup > 0):
         raise ValueError(f"a speedup is a positive number, not {speedup:g}")
-    return tuple(
-        Gain(
-            share=share,
-            speedup=speedup,
-            gain=1 / (1 - share.share + share.share / speedup),
-            most=1 / (1 - share.share) if share.share < 1 else None,
-        )
-        for share in shares
+    return Gain(
+        share=share,
+        speedup=speedup,
+        gain=1 / (1 - share.share + share.share / speedup),
+        most=1 / (1 - share.share) if share.share < 1 else None,
     )
 
 
 def derived_share(
     model: str, uses: Mapping[str, int], latency_ms: Mapping[str, float], model_ms: float
 ) -> Share:
-    """Without a profile: how often each case occurs in the model, times what it takes by itself.
+    """Without a profile: how often each case occurs in the model, times what it takes alone.
 
-    `uses`: case -> how often; `latency_ms`: what is known of these cases. Raises ValueError where a case was not
-    timed, or where the operators alone would take longer than the model: a share that is none.
+    `uses`: case -> how often; `latency_ms`: what is known of these cases. Raises ValueError where a case
+    was not timed, or where the operators alone take longer than the model: a share that is none.
     """
     missing = sorted(set(uses) - set(latency_ms))
     if missing:
-        raise ValueError(f"{model}: {missing[0]} was not timed")
+        raise ValueError(f"{model}: {missing[0]} has no latency")
     if not (math.isfinite(model_ms) and model_ms > 0):
         raise ValueError(f"{model}: its own latency is not known")
     spent = sum(count * latency_ms[case] for case, count in uses.items())
     if spent > model_ms:
-        text = f"its operators take {spent:.3g} ms by themselves, the model {model_ms:.3g} ms: no share follows"
+        text = (
+            f"alone these operators take {spent:.3g} ms, the whole model {model_ms:.3g} ms: no share follows"
+        )
         raise ValueError(f"{model}: {text}")
-    source = f"{sum(uses.values())} uses, {spent:.3g} of {model_ms:.3g} ms"
+    source = f"{sum(uses.values())} of them alone take {spent:.3g} ms, the model {model_ms:.3g} ms"
     return Share(model=model, share=spent / model_ms, source=source, derived=True)

@@ -1,4 +1,4 @@
-"""A user's own implementation of an operator, found by name: a callable, or a `torch.library` operator.
+"""A user's own implementation of an operator, found by name: a callable, or an operator that a library has.
 
 `options["candidate"]` of a task names it. It is imported, never evaluated: "package.module:function"
 or "/folder/file.py:function", where a dotted function name goes into a class. The folder it
@@ -14,6 +14,8 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import importlib.util
+import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,7 +25,9 @@ from typing import Any
 from matrix_adapters.adapter import Unsupported
 from matrix_adapters.protocol import Task
 
+#: kinds that are PyTorch's; `onnx_candidate` has the other one
 KINDS = ("python", "torch_library")
+LIBRARIES = (".so", ".dylib", ".dll")
 
 
 class CandidateError(Exception):
@@ -59,9 +63,7 @@ def load(candidate: Candidate) -> Callable[..., Any]:
     """Import it. Raises CandidateError, or whatever its own module raises."""
     if candidate.kind not in KINDS:
         raise Unsupported(f"candidates of the kind {candidate.kind} are not for PyTorch: {', '.join(KINDS)}")
-    where, _, name = candidate.callable.partition(":")
-    if not where or not name:
-        raise CandidateError(f"{candidate.callable!r} is not written module:function")
+    where, name = split(candidate.callable)
     if candidate.kind == "torch_library":
         return _torch_operator(candidate, where, name)
     module = _module(where, candidate.folder)
@@ -73,6 +75,33 @@ def load(candidate: Candidate) -> Callable[..., Any]:
     if not callable(found):
         raise CandidateError(f"{name} of {where} is a {type(found).__name__}, and cannot be called")
     return found  # type: ignore[no-any-return]
+
+
+def missing_tool(said: str) -> str:
+    """Which of the two tools that PyTorch's extensions are built with is not here; "" where both are.
+
+    `said`: the message of the error that loading a candidate ended with.
+    """
+    if "Ninja is required" in said:
+        return "the candidate has to be compiled: PyTorch's extension tools need ninja, and found none"
+    compiler = (os.environ.get("CXX") or "c++").split()[0]  # "ccache g++" is possible
+    if "Error building extension" in said and shutil.which(compiler) is None:
+        return f"the candidate has to be compiled: there is no C++ compiler {compiler} here"
+    return ""
+
+
+def split(written: str) -> tuple[str, str]:
+    """("file.py", "function"), ("library.so", "namespace::name"): a path may have colons of its own.
+
+    Raises CandidateError where one of the two is missing.
+    """
+    where, _, name = written.rpartition(":")
+    if where.endswith(":"):
+        where, _, space = where[:-1].rpartition(":")
+        name = f"{space}::{name}" if space else ""
+    if not where or not name:
+        raise CandidateError(f"{written!r} is not written module:function")
+    return where, name
 
 
 def _module(where: str, folder: str) -> ModuleType:
@@ -96,7 +125,7 @@ def _torch_operator(candidate: Candidate, where: str, name: str) -> Callable[...
     import torch
 
     path = Path(candidate.folder, where)
-    if path.suffix in (".so", ".dylib", ".dll"):
+    if path.suffix in LIBRARIES:
         if not path.is_file():
             raise CandidateError(f"there is no file {path}")
         torch.ops.load_library(str(path))

@@ -21,7 +21,8 @@ import torch
 
 from matrix_adapters.operators import torch_table
 from matrix_adapters.operators.foreign import Array, Collection, ForeignTest
-from matrix_adapters.operators.opinfo_table import ENTRIES, OPSET, Entry, Told, Untold, scalar_of
+from matrix_adapters.operators.opinfo_table import ENTRIES, OPSET, Entry, scalar_of
+from matrix_adapters.operators.opinfo_told import Told, Untold
 from matrix_adapters.protocol import Node, OperatorCase, Reason, TensorSpec
 
 #: type -> (rtol, atol), the defaults of `torch.testing.assert_close`; integers are exact
@@ -71,14 +72,18 @@ def _test(info: Any, entry: Entry, dtype: Any, number: int, sample: Any) -> Fore
     rtol, atol = TYPES[dtype]
     base: dict[str, Any] = {"test": f"{info.name} {word} {number}", "rtol": rtol, "atol": atol}
     try:
-        told = entry.translate(sample.input, sample.args, sample.kwargs)
+        told = _translated(entry, sample)
         tensors = [_tensor(value) for value in told.inputs]
         outputs = _call(info, sample)
         _typed(entry, tensors, outputs, dtype)
     except Untold as error:
         reason = Reason(code="not_expressible", text=f"no {entry.operator} of ONNX: {error}")
-        return ForeignTest(case=_case(name, word, entry, Told(inputs=()), [], 1), refused=reason, **base)
-    case = _case(name, word, entry, told, tensors, len(outputs))
+        return ForeignTest(
+            case=_case(name, word, entry=entry, told=Told(inputs=()), tensors=[], count=1),
+            refused=reason,
+            **base,
+        )
+    case = _case(name, word, entry=entry, told=told, tensors=tensors, count=len(outputs))
     given = {spec.name: _array(t) for spec, t in zip(case.inputs, _present(tensors), strict=True)}
     return ForeignTest(
         case=case,
@@ -89,8 +94,16 @@ def _test(info: Any, entry: Entry, dtype: Any, number: int, sample: Any) -> Fore
     )
 
 
+def _translated(entry: Entry, sample: Any) -> Told:
+    try:
+        return entry.translate(sample.input, sample.args, sample.kwargs)
+    except (AttributeError, IndexError, KeyError, TypeError) as error:  # OpInfo changes with every release
+        text = f"its arguments are none that are known here ({type(error).__name__}: {error})"
+        raise Untold(text) from None
+
+
 def _case(
-    name: str, dtype: str, entry: Entry, told: Told, tensors: Sequence[Any], count: int
+    name: str, dtype: str, *, entry: Entry, told: Told, tensors: Sequence[Any], count: int
 ) -> OperatorCase:
     names = [f"X{i}" if tensor is not None else "" for i, tensor in enumerate(tensors)]
     outputs = tuple(f"Y{i}" for i in range(count))

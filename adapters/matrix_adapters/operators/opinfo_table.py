@@ -8,26 +8,13 @@ words for (an `alpha` of add, a reduction in another type). Tables first, the ex
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from matrix_adapters.operators import opinfo_layers
+from matrix_adapters.operators.opinfo_told import Told, Translate, Untold, nothing
+
 OPSET = 24
-
-
-class Untold(Exception):
-    """ONNX's operator cannot say this sample; the message says what it lacks."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Told:
-    """A sample as a node: tensors (or lists of whole numbers, which become int64) and attributes."""
-
-    inputs: Sequence[Any]
-    attributes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    outputs: int = 1
-
-
-Translate = Callable[[Any, Sequence[Any], Mapping[str, Any]], Told]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,13 +27,13 @@ class Entry:
 
 
 def _plain(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Told:
-    _nothing(args, kwargs)
+    nothing(args, kwargs)
     return Told(inputs=[given])
 
 
 def _pair(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Told:
     other, *more = args or (kwargs.get("other"),)
-    _nothing(more, {k: v for k, v in kwargs.items() if k != "other" and not (k == "alpha" and v == 1)})
+    nothing(more, {k: v for k, v in kwargs.items() if k != "other" and not (k == "alpha" and v == 1)})
     return Told(inputs=[given, _like(other, given)])
 
 
@@ -75,7 +62,7 @@ def _arg_reduced(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
 def _scan(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Told:
     dim = args[0] if args else kwargs["dim"]
-    _nothing(args[1:], {k: v for k, v in kwargs.items() if k != "dim"})
+    nothing(args[1:], {k: v for k, v in kwargs.items() if k != "dim"})
     if not given.dim():
         raise Untold("a tensor without axes has none to sum along")
     return Told(inputs=[given, _Scalar(dim)])
@@ -85,14 +72,14 @@ def _along(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Told:
     """Softmax and its kin."""
     dim = args[0] if args else kwargs.get("dim")
     rest = {k: v for k, v in kwargs.items() if k not in ("dim", "_stacklevel")}
-    _nothing(args[1:], rest)
+    nothing(args[1:], rest)
     if dim is None or not given.dim():
         raise Untold("no axis")
     return Told(inputs=[given], attributes={"axis": dim})
 
 
 def _product(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Told:
-    _nothing(args[1:], kwargs)
+    nothing(args[1:], kwargs)
     if not given.dim() or not args[0].dim():
         raise Untold("a product with a scalar")
     return Told(inputs=[given, args[0]])
@@ -100,7 +87,7 @@ def _product(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Told
 
 def _gemm(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Told:
     alpha, beta = kwargs.get("alpha", 1), kwargs.get("beta", 1)
-    _nothing(args[2:], {k: v for k, v in kwargs.items() if k not in ("alpha", "beta")})
+    nothing(args[2:], {k: v for k, v in kwargs.items() if k not in ("alpha", "beta")})
     if isinstance(alpha, complex) or isinstance(beta, complex):
         raise Untold("complex factors")
     return Told(inputs=[args[0], args[1], given], attributes={"alpha": float(alpha), "beta": float(beta)})
@@ -112,7 +99,7 @@ def _factor(name: str, default: float) -> Translate:
     def translate(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Told:
         value = args[0] if args else kwargs.get(name, default)
         rest = {k: v for k, v in kwargs.items() if k not in (name, "inplace")}
-        _nothing(args[1:], rest)
+        nothing(args[1:], rest)
         return Told(inputs=[given], attributes={"alpha": float(value)})
 
     return translate
@@ -198,19 +185,37 @@ def scalar_of(value: Any) -> int | None:
 
 
 def _entries(translate: Translate, names: Mapping[str, str]) -> dict[str, Entry]:
-    return {
-        torch: Entry(operator=onnx, translate=translate) for torch, onnx in names.items()
-    }
+    return {torch: Entry(operator=onnx, translate=translate) for torch, onnx in names.items()}
 
 
+_SAME_NAME = (
+    "abs",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "ceil",
+    "cos",
+    "cosh",
+    "erf",
+    "exp",
+    "floor",
+    "log",
+    "neg",
+    "reciprocal",
+    "round",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+)
 _UNARY = {
-    **{
-        name: name.capitalize()
-        for name in (
-            "abs acos acosh asin asinh atan atanh ceil cos cosh erf exp floor log neg reciprocal round "
-            "sigmoid sign sin sinh sqrt tan tanh"
-        ).split()
-    },
+    **{name: name.capitalize() for name in _SAME_NAME},
     "isinf": "IsInf",
     "isnan": "IsNaN",
     "bitwise_not": "BitwiseNot",
@@ -272,13 +277,17 @@ ENTRIES: Mapping[str, Entry] = {
     "tril": Entry(operator="Trilu", translate=_triangle(0)),
     "triu": Entry(operator="Trilu", translate=_triangle(1)),
     "tile": Entry(operator="Tile", translate=_tiled),
+    **{
+        torch: Entry(operator=onnx, translate=translate)
+        for torch, (onnx, translate) in opinfo_layers.TRANSLATIONS.items()
+    },
 }
 
 
 def _dim_and_keep(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, bool]:
     given = dict(zip(("dim", "keepdim"), args, strict=False)) | dict(kwargs)
     dim, keep = given.pop("dim", None), bool(given.pop("keepdim", False))
-    _nothing(args[2:], given)
+    nothing(args[2:], given)
     return dim, keep
 
 
@@ -290,10 +299,3 @@ def _like(other: Any, given: Any) -> Any:
             raise Untold("a number that the tensor's type cannot hold")
         return made
     return other
-
-
-def _nothing(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Nothing may be left that was not told. Raises Untold with its name."""
-    left = [*kwargs, *(["an argument"] if args else [])]
-    if left:
-        raise Untold(f"ONNX's operator has nothing like {left[0]}")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from matrix_adapters.adapter import Feed, Unsupported
+from matrix_adapters.adapter import Feed, Unavailable, Unsupported
 from matrix_adapters.operators import candidate as candidates
 from matrix_adapters.operators.candidate import Candidate, CandidateError
 from matrix_adapters.operators.torch_program import Layout
@@ -19,7 +19,8 @@ from matrix_adapters.protocol import OperatorCase
 #: elements of all inputs together up to which a gradient is checked: it takes two calls for each
 MOST_ELEMENTS = 128
 
-_LOADED: dict[Candidate, Callable[..., Any]] = {}
+#: what loading ended with, once for a whole batch: it may have to be compiled first
+_LOADED: dict[Candidate, Callable[..., Any] | Exception] = {}
 
 
 class CandidateRunner(OperatorRunner):
@@ -27,9 +28,7 @@ class CandidateRunner(OperatorRunner):
 
     def __init__(self, adapter: Any, folder: Path, candidate: Candidate) -> None:
         self._candidate = candidate
-        if candidate not in _LOADED:  # once for a whole batch: it may have to be compiled first
-            _LOADED[candidate] = candidates.load(candidate)
-        self._callable = _LOADED[candidate]
+        self._callable = _loaded(candidate)
         super().__init__(adapter, folder, compiled=False)
 
     def effective(self) -> dict[str, Any]:
@@ -106,6 +105,21 @@ def open_candidate(adapter: Any, artefacts: Mapping[str, Path], candidate: Candi
     if adapter._variant == "compile":
         raise Unsupported("a candidate is run as it is: it has no variants")
     return CandidateRunner(adapter, artefacts["operator"], candidate)
+
+
+def _loaded(candidate: Candidate) -> Callable[..., Any]:
+    """Raises what its loading raised, each time anew; Unavailable where there is no compiler for it."""
+    if candidate not in _LOADED:
+        try:
+            _LOADED[candidate] = candidates.load(candidate)
+        except Exception as error:  # the user's code may raise anything
+            _LOADED[candidate] = error
+    found = _LOADED[candidate]
+    if isinstance(found, Exception):
+        if missing := candidates.missing_tool(str(found)):
+            raise Unavailable(missing) from found
+        raise found
+    return found
 
 
 def _checked(kernel: Callable[..., Any], tensors: list[Any]) -> dict[str, Any]:

@@ -7,8 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from matrix.operators.gain import Gain, Share, gains
+from matrix.operators.gain import Gain, NoShare, Share, gain_of
 from matrix.records import CANDIDATE, Record, operator_of
+from matrix.report.operators.model_gains import of_models
 from matrix.report.operators.pass_table import differs
 from matrix.report.style import Style
 from matrix_adapters.protocol import State
@@ -45,6 +46,7 @@ class Candidate:
     wrong: tuple[tuple[str, str, str, str], ...]
     timed: tuple[Timed, ...]
     gains: tuple[Gain, ...] = ()
+    without: tuple[NoShare, ...] = ()  # models of the sweep that have none
 
     @property
     def speedup(self) -> float | None:
@@ -54,8 +56,14 @@ class Candidate:
         return math.exp(sum(math.log(one.speedup) for one in self.timed) / len(self.timed))
 
 
-def find(records: Sequence[Record], shares: Sequence[Share] = ()) -> tuple[Candidate, ...]:
-    """Every candidate of a run; a timed case counts only where both its cells are ok."""
+def find(
+    records: Sequence[Record], shares: Sequence[Share] = (), config: Mapping[str, Any] | None = None
+) -> tuple[Candidate, ...]:
+    """Every candidate of a run; a timed case counts only where both its cells are ok.
+
+    `shares` are given, and go before what follows from the run itself. `config`: its sweep, as it
+    was stored.
+    """
     stock: dict[tuple[str, str, str, int], Record] = {}
     own: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
@@ -78,10 +86,25 @@ def find(records: Sequence[Record], shares: Sequence[Share] = ()) -> tuple[Candi
             wrong=tuple(_wrong(r) for r in cells if r.state is not State.OK and r.state not in _NOT_SAID),
             timed=tuple(t for r in cells if (t := _timed(r, stock.get(_key(r)))) is not None),
         )
-        if one.speedup is not None:
-            one = dataclasses.replace(one, gains=gains(shares, one.speedup))
-        found.append(one)
+        found.append(_with_gains(one, records, shares, config or {}, cells))
     return tuple(found)
+
+
+def _with_gains(
+    one: Candidate,
+    records: Sequence[Record],
+    shares: Sequence[Share],
+    config: Mapping[str, Any],
+    cells: Sequence[Record],
+) -> Candidate:
+    given = {share.model for share in shares}
+    told = tuple(gain_of(share, one.speedup) for share in shares) if one.speedup is not None else ()
+    derived, without = of_models(records, config, cells)
+    return dataclasses.replace(
+        one,
+        gains=told + tuple(gain for gain in derived if gain.share.model not in given),
+        without=tuple(none for none in without if none.model not in given),
+    )
 
 
 def as_data(found: Sequence[Candidate]) -> list[dict[str, Any]]:
@@ -112,10 +135,11 @@ def _paragraph(one: Candidate, style: Style) -> str:
     else:
         lines.append(f"  speed      x{one.speedup:.3g}, geometric mean over {len(one.timed)} timed")
     for gain in one.gains:
-        word = "derived" if gain.share.derived else gain.share.source
-        most = f"x{gain.most:.3g}" if gain.most is not None else "no limit"
-        share = f"{gain.share.share:.1%} of its time ({word})"
-        lines.append(f"  {gain.share.model}: {share}: x{gain.gain:.3g} end to end by Amdahl, {most} at most")
+        word = f"derived: {gain.share.source}" if gain.share.derived else gain.share.source
+        most = f"x{gain.most:.4g}" if gain.most is not None else "no limit"
+        share = f"{gain.share.share:.1%} of its time ({word}), which becomes x{gain.speedup:.3g} as fast"
+        lines.append(f"  {gain.share.model}: {share}: x{gain.gain:.4g} end to end by Amdahl, {most} at most")
+    lines += [f"  {none.model}: its share is unavailable: {none.why}" for none in one.without]
     for case, precision, state, reason in one.wrong[:_MOST]:
         lines.append(f"  {style.plain(f'{state}: {case} {precision}: {reason}')}")
     if len(one.wrong) > _MOST:

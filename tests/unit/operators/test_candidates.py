@@ -15,7 +15,8 @@ from matrix import catalog
 from matrix.catalog.types import Catalog
 from matrix.config.sweep import SweepConfig, load_sweep, sweep_from_data
 from matrix.errors import ConfigError
-from matrix.operators.gain import Share, derived_share, gains
+from matrix.operators.gain import Share, derived_share, gain_of
+from matrix.operators.load import SPEED_FOLDER
 from matrix.plan import make_plan
 from matrix.records import (
     EnvironmentRecord,
@@ -42,7 +43,9 @@ def known(tmp_path: Path) -> Catalog:
 def sweep(folder: Path, known: Catalog, text: str) -> SweepConfig:
     (folder / "mine.py").write_text("def add(a, b): return a + b\n")
     path = folder / "sweep.yaml"
-    path.write_text("name: x\nframeworks: [pytorch]\nhardware: [cpu]\n" + textwrap.dedent(text), encoding="utf-8")
+    path.write_text(
+        "name: x\nframeworks: [pytorch]\nhardware: [cpu]\n" + textwrap.dedent(text), encoding="utf-8"
+    )
     return load_sweep(path, known)
 
 
@@ -52,7 +55,9 @@ candidates:
 """
 
 
-def test_a_candidate_alone_is_a_sweep_and_brings_the_stock_column_with_it(tmp_path: Path, known: Catalog) -> None:
+def test_a_candidate_alone_is_a_sweep_and_brings_the_stock_column_with_it(
+    tmp_path: Path, known: Catalog
+) -> None:
     config = sweep(tmp_path, known, MINE)
     cells = make_plan(config, known, {}, usable_threads=1).cells
     columns: dict[str, set[tuple[str, str]]] = {}
@@ -87,7 +92,8 @@ def test_a_run_stores_where_a_candidate_lies_and_finds_it_again(tmp_path: Path, 
         ("callable: 'other.py:add'", "there is no file"),
         ("callable: mine.py", "write it module:function"),
         ("callable: 'mine.py:__import__(1)'", "write it module:function"),
-        ("callable: 'a b:add'", "neither a module nor a file"),
+        ("callable: 'a b:add'", "'a b' cannot hold it"),
+        ("callable: 'mine.so:add'", "'mine.so' cannot hold it"),
         ("kind: cuda", "kind"),
         ("name: 'a b'", "name"),
         ("path: nowhere", "there is no folder"),
@@ -105,6 +111,51 @@ def test_what_is_wrong_with_a_candidate_is_told_before_anything_runs(
     entry[changed.partition(":")[0]] = changed
     with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
         sweep(tmp_path, known, "candidates:\n  - {" + ", ".join(entry.values()) + "}\n")
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("callable: 'mine.so:my::Add', framework: pytorch", "is one for onnxruntime, not pytorch"),
+        ("callable: 'mine.so:Add', framework: onnxruntime", "write it library.so:domain::Operator"),
+        ("callable: 'mine.py:my::Add', framework: onnxruntime", "'mine.py' cannot hold it"),
+        ("callable: 'gone.so:my::Add', framework: onnxruntime", "there is no file"),
+        ("callable: 'mine.so:my::Add', framework: onnxruntime, gradient: true", "has no gradient"),
+    ],
+)
+def test_what_is_wrong_with_a_library_of_custom_operators_is_told(
+    tmp_path: Path, known: Catalog, entry: str, message: str
+) -> None:
+    (tmp_path / "mine.so").touch()
+    with pytest.raises(ConfigError, match=message):
+        sweep(
+            tmp_path,
+            known,
+            f"candidates:\n  - {{name: mine, operator: Add, kind: ort_custom_ops, {entry}}}\n",
+        )
+
+
+@pytest.mark.parametrize("folder", ["plain", "with:colon", "with::two"])
+def test_a_folder_may_have_colons_in_its_name(tmp_path: Path, known: Catalog, folder: str) -> None:
+    home = tmp_path / folder
+    home.mkdir()
+    (home / "k.so").touch()
+    config = sweep(
+        home,
+        known,
+        MINE
+        + "  - {name: li, operator: Add, framework: pytorch, kind: torch_library, callable: 'k.so:k::add'}\n",
+    )
+    told = [candidate.split(one.told()["callable"]) for one in config.candidates]
+    assert told == [(str(home / "mine.py"), "add"), (str(home / "k.so"), "k::add")]
+
+
+def test_a_candidate_is_timed_where_its_operator_has_timed_cases(tmp_path: Path, known: Catalog) -> None:
+    speed = "Add:\n  kind: elementwise\n  inputs: [A, B]\n  cases:\n    long: {in: {A: [4096], B: [4096]}}\n"
+    small_catalog.write(known.operators / SPEED_FOLDER, speed)
+    cells = make_plan(sweep(tmp_path, known, MINE), known, {}, usable_threads=1).cells
+    timed = {(c.workload.subject, c.workload.variant) for c in cells if c.timed}
+    assert timed == {("Add/long", "eager"), ("Add/long", "candidate:mine")}
 
 
 def test_two_candidates_need_two_names(tmp_path: Path, known: Catalog) -> None:
@@ -154,6 +205,7 @@ def test_the_folder_of_a_candidate_hides_no_package(tmp_path: Path) -> None:
         ("file_of_mine.py:number", "is a int, and cannot be called"),
         ("nowhere.py:f", "there is no file"),
         ("file_of_mine.py", "is not written module:function"),
+        ("namespace::operator", "is not written module:function"),
     ],
 )
 def test_what_cannot_be_loaded_says_why(tmp_path: Path, text: str, message: str) -> None:
@@ -165,6 +217,20 @@ def test_what_cannot_be_loaded_says_why(tmp_path: Path, text: str, message: str)
 def test_a_kind_of_another_framework_is_unsupported(tmp_path: Path) -> None:
     with pytest.raises(Unsupported, match="not for PyTorch"):
         candidate.load(named("x.so:y", tmp_path, "ort_custom_ops"))
+
+
+def test_a_tool_that_is_missing_is_told_from_a_kernel_that_does_not_compile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = "Error building extension 'mine': expected ';' before '}'"
+    monkeypatch.setenv("CXX", "a-compiler-that-nobody-has")
+    assert "no C++ compiler a-compiler-that-nobody-has" in candidate.missing_tool(broken)
+    assert "need ninja" in candidate.missing_tool("Ninja is required to load C++ extensions")
+    compiler = tmp_path / "compiler"
+    compiler.touch(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    assert candidate.missing_tool(broken) == ""
+    assert candidate.missing_tool("division by zero") == ""
 
 
 def test_a_task_without_a_candidate_has_none_and_a_strange_one_is_refused() -> None:
@@ -180,9 +246,8 @@ def test_a_task_without_a_candidate_has_none_and_a_strange_one_is_refused() -> N
 
 
 def test_amdahls_law() -> None:
-    half = Share(model="m", share=0.5, source="given")
-    all_of_it = Share(model="n", share=1.0, source="given")
-    first, second = gains([half, all_of_it], 2.0)
+    first = gain_of(Share(model="m", share=0.5, source="given"), 2.0)
+    second = gain_of(Share(model="n", share=1.0, source="given"), 2.0)
     assert first.gain == pytest.approx(1 / 0.75)
     assert first.most == pytest.approx(2)
     assert second.gain == pytest.approx(2)
@@ -190,14 +255,14 @@ def test_amdahls_law() -> None:
 
 
 def test_a_slower_candidate_makes_the_model_slower() -> None:
-    (one,) = gains([Share(model="m", share=0.5, source="given")], 0.5)
+    one = gain_of(Share(model="m", share=0.5, source="given"), 0.5)
     assert one.gain == pytest.approx(1 / 1.5)
 
 
 @pytest.mark.parametrize("speedup", [0.0, -1.0, float("nan"), float("inf")])
 def test_no_gain_follows_from_no_speedup(speedup: float) -> None:
     with pytest.raises(ValueError, match="positive"):
-        gains([], speedup)
+        gain_of(Share(model="m", share=0.5, source="given"), speedup)
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
@@ -213,7 +278,7 @@ def test_a_share_without_a_profile_is_marked_derived() -> None:
 
 
 def test_no_share_is_made_up() -> None:
-    with pytest.raises(ValueError, match="was not timed"):
+    with pytest.raises(ValueError, match="has no latency"):
         derived_share("m", {"a": 2}, {}, 20.0)
     with pytest.raises(ValueError, match="no share follows"):
         derived_share("m", {"a": 30}, {"a": 1.0}, 20.0)
@@ -257,11 +322,13 @@ def test_a_candidate_is_held_against_the_stock_operator_case_by_case() -> None:
     assert found.wrong == (("Add/c", "fp32", "incorrect", "an error of 3"),)
     text = candidates.table([found], Style())
     assert "2 of 3 pass" in text
-    assert "x1.33 end to end" in text
+    assert "x1.333 end to end" in text
 
 
 def test_without_times_nothing_is_said_of_speed() -> None:
-    (found,) = candidates.find([record("Add/a", "candidate:mine", State.OK)], [Share(model="m", share=1, source="")])
+    (found,) = candidates.find(
+        [record("Add/a", "candidate:mine", State.OK)], [Share(model="m", share=1, source="")]
+    )
     assert found.speedup is None
     assert found.gains == ()
     assert "no case was timed" in candidates.table([found], Style())

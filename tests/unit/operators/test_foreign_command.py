@@ -41,9 +41,7 @@ def test_a_wrong_command_is_told_what_is_wrong(
 def passes(**states: int) -> Passes:
     counted = {State(name): count for name, count in states.items()}
     total = sum(counted.values())
-    return Passes(
-        environment="toy", total=total, passed=states.get("ok", 0), open=0, states=counted, why=()
-    )
+    return Passes(environment="toy", total=total, passed=states.get("ok", 0), open=0, states=counted, why=())
 
 
 def changes(*failing: str) -> Changes:

@@ -18,7 +18,9 @@ def record(
     return Record(
         id=f"{test}{version}",
         label=test,
-        environment=EnvironmentRecord(name=f"toy-{version}", framework="toy", version=version, hardware="cpu"),
+        environment=EnvironmentRecord(
+            name=f"toy-{version}", framework="toy", version=version, hardware="cpu"
+        ),
         workload=WorkloadRecord(level="operator", subject=test, batch=1, precision="fp32", threads=1),
         state=state,
         reason=ReasonRecord(code=code, text=reason) if reason else None,
@@ -88,7 +90,10 @@ def test_a_change_is_in_one_list(before: State, after: State, where: str) -> Non
 
 
 def test_later_versions_are_each_compared_with_the_first() -> None:
-    records = [record("A/1", s, "x", version=v) for v, s in zip("123", [State.OK, State.FAILED, State.OK], strict=True)]
+    records = [
+        record("A/1", s, "x", version=v)
+        for v, s in zip("123", [State.OK, State.FAILED, State.OK], strict=True)
+    ]
     found = foreign.summary(records, "tests")
     assert [(c.base, c.candidate, len(c.newly_failing)) for c in found.changes] == [
         ("toy-1", "toy-2", 1),

@@ -132,7 +132,7 @@ def test_an_environment_without_the_package_is_told_before_anything_runs(tmp_pat
 @pytest.mark.parametrize("text", ["", "[]", '{"cases": [{}], "source": ""}', '{"cases": 3}', "not JSON"])
 def test_a_damaged_index_is_an_error_that_names_the_file(tmp_path: Path, text: str) -> None:
     (tmp_path / INDEX_FILE).write_text(text)
-    with pytest.raises(NotCollected, match="index.json"):
+    with pytest.raises(NotCollected, match=r"index\.json"):
         foreign_tests.read(tmp_path)
 
 
