@@ -27,6 +27,9 @@ class Definition(OpRun):  # type: ignore[misc]
         schema = onnx.defs.get_schema(type(self).__name__, opsets.get("", opsets.get("ai.onnx", 0)), "")
         super().__init__(node, run_params, schema=schema)
         self.since = int(schema.since_version)
+        # What is in the file has 32 bits; what is computed of two such numbers needs more.
+        for name in self.attributes_names_:
+            setattr(self, name, _widened(getattr(self, name)))
 
 
 def wide(x: Array) -> Array:
@@ -37,3 +40,9 @@ def wide(x: Array) -> Array:
 def like(result: Array, x: Array) -> Array:
     """In the type of `x`."""
     return np.asarray(result).astype(x.dtype)
+
+
+def _widened(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_widened(one) for one in value]
+    return float(value) if isinstance(value, np.floating) else value

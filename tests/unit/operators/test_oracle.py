@@ -309,6 +309,14 @@ def test_lrn_covers_every_channel(expect: Any) -> None:
     np.testing.assert_allclose(expect(made)["Y"].ravel(), [1 / 5, 2 / 14, 3 / 29, 4 / 25])
 
 
+def test_two_attributes_meet_in_float64(expect: Any) -> None:
+    made = case(
+        "LRN", tensor("X", [[[[3.0]]]]), attributes={"size": 3, "alpha": 0.1, "beta": 0.6, "bias": 2.0}
+    )
+    alpha, beta = float(np.float32(0.1)), float(np.float32(0.6))
+    assert expect(made)["Y"].item() == pytest.approx(3 / (2 + alpha / 3 * 9) ** beta, rel=1e-15)
+
+
 @pytest.mark.parametrize("op", ["Erf", "Gelu", "HardSwish", "Mish", "GridSample", "AffineGrid"])
 def test_what_the_evaluator_rounds_to_float32_is_float64(expect: Any, op: str, tmp_path: Path) -> None:
     x = np.random.default_rng(1).uniform(-1, 1, (1, 2, 4, 5))
