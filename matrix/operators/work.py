@@ -204,9 +204,16 @@ def shapes_in_words(case: OperatorCase) -> str:
         f"{name} {' '.join(map(str, value)) if isinstance(value, (list, tuple)) else value}"
         for node in case.nodes
         for name, value in node.attributes.items()
-        if name in _TELLING
+        if name in _TELLING and not _usual(name, value, len(case.inputs))
     ]
     return "; ".join(part for part in (sizes, ", ".join(told)) if part)
+
+
+def _usual(name: str, value: Any, inputs: int) -> bool:
+    """Strides and groups of one say nothing, nor does a kernel's shape beside the weights that have it."""
+    several = value if isinstance(value, (list, tuple)) else [value]
+    ones = name in ("strides", "dilations", "group") and set(several) == {1}
+    return ones or (name == "kernel_shape" and inputs > 1) or (name == "is_causal" and not value)
 
 
 def flops(case: OperatorCase, outputs: Mapping[str, Shape]) -> int | str:

@@ -199,7 +199,7 @@ def rows(request: pytest.FixtureRequest) -> Iterator[Rows]:
 def test_a_large_product_takes_what_a_loop_by_hand_takes(
     measure: Measure, rows: Rows, framework: str, benchmark: Any
 ) -> None:
-    rounds = 2 if benchmark.disabled else 15
+    rounds = 2 if benchmark.disabled else 21
 
     def once() -> float:
         pairs = measure(framework, "gemm", calls=1, rounds=rounds)

@@ -175,6 +175,9 @@ def test_what_is_declared_where_nothing_follows_from_shapes_is_believed() -> Non
 def test_a_case_is_told_from_its_sisters_by_shapes_and_what_changes_its_work() -> None:
     made = case("Conv", {"X": (1, 8, 5, 5), "W": (8, 1, 3, 3)}, {"group": 8, "strides": [2, 2], "pads": [1]})
     assert shapes_in_words(made) == "1x8x5x5, 8x1x3x3; group 8, strides 2 2"
+    plain = {"group": 1, "strides": [1, 1], "dilations": [1, 1], "kernel_shape": [3, 3]}
+    assert shapes_in_words(case("Conv", {"X": (1, 8, 5, 5), "W": (8, 8, 3, 3)}, plain)) == "1x8x5x5, 8x8x3x3"
+    assert shapes_in_words(case("MaxPool", {"X": (1, 8, 5, 5)}, plain)) == "1x8x5x5; kernel_shape 3 3"
     assert shapes_in_words(case("Relu", {"X": ()})) == ""
 
 
