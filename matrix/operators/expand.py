@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from matrix.operators import shapes
-from matrix.operators.dtypes import FLOATS, precision_of
+from matrix.operators.dtypes import FLOATS, Dtype, precision_of
 from matrix.operators.types import CaseEntry, Edge, OperatorEntry, TensorEntry
 from matrix_adapters.protocol import Node, OperatorCase, TensorSpec, content_hash
 
@@ -62,7 +62,7 @@ def expand(name: str, entry: OperatorEntry) -> tuple[CatalogCase, ...]:
 
 
 def _case(
-    name: str, case_name: str, entry: OperatorEntry, case: CaseEntry, dtype: str, *, edge: str = ""
+    name: str, case_name: str, entry: OperatorEntry, case: CaseEntry, dtype: Dtype, *, edge: str = ""
 ) -> CatalogCase:
     full = f"{name}/{case_name}"
     tensors = {n: _tensor(n, t, dtype) for n, t in {**entry.in_defaults, **case.feed}.items()}
@@ -78,7 +78,7 @@ def _case(
             nodes=nodes,
             inputs=tuple(tensors[tensor] for tensor in used),
             outputs=tuple(output for output in outputs if output),
-            opset=case.opset or entry.opset,
+            opset=case.opset or entry.opsets.get(dtype, entry.opset),
             oracle=case.oracle or entry.oracle or default_oracle(kind, dtype),
             seed=int(content_hash(full, 8), 16) >> 1,  # the same values in every type
         ),

@@ -197,6 +197,7 @@ class OperatorEntry(Entry):
 
     kind: Kind
     opset: Opset = 21
+    opsets: dict[Dtype, Opset] = Field(default={}, description="of types that need another one")
     domain: str = ""
     dtypes: list[Dtype] = Field(default=["float32"], min_length=1)
     inputs: list[str] = Field(default=[], description='in the operator\'s order; "" leaves one out')
@@ -219,6 +220,10 @@ class OperatorEntry(Entry):
     def _form(self) -> OperatorEntry:
         if self.nodes and self.attributes:
             raise ValueError("attributes belong to the nodes where there are `nodes`")
+        types = {*self.dtypes, *(dtype for case in self.cases.values() for dtype in case.dtypes)}
+        for dtype in self.opsets:
+            if dtype not in types:
+                raise ValueError(f"opsets: no case has the type {dtype}")
         return self
 
 

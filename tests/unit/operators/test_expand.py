@@ -45,6 +45,23 @@ def test_every_case_comes_in_every_type_of_its_operator_or_its_own(tmp_path: Pat
     }
 
 
+def test_a_type_may_need_a_newer_opset_than_the_others(tmp_path: Path) -> None:
+    text = small_catalog.TEXT.replace(
+        "  opset: 20\n  dtypes", "  opset: 20\n  opsets: {bfloat16: 22}\n  dtypes"
+    )
+    text = text.replace("tanh: {", "tanh: {opset: 21, ")
+    found = {(c.case.name, c.case.dtype): c.case.opset for c in load(tmp_path, text).cases["Gelu"]}
+    assert found["Gelu/basic", "float32"] == 20 and found["Gelu/basic", "bfloat16"] == 22
+    assert found["Gelu/edge-special", "bfloat16"] == 22
+    assert found["Gelu/tanh", "float32"] == found["Gelu/tanh", "bfloat16"] == 21  # a case's own goes first
+
+
+def test_an_opset_of_a_type_that_no_case_has_is_a_mistake(tmp_path: Path) -> None:
+    text = small_catalog.TEXT.replace("  opset: 20\n  dtypes", "  opset: 20\n  opsets: {int8: 22}\n  dtypes")
+    with pytest.raises(ConfigError, match="no case has the type int8"):
+        load(tmp_path, text)
+
+
 def test_an_operator_is_one_node_with_its_attributes(tmp_path: Path) -> None:
     (node,) = by_name(load(tmp_path), "Gelu/tanh").case.nodes
     assert node == Node(op="Gelu", inputs=("X",), outputs=("Y",), attributes={"approximate": "tanh"})
