@@ -25,7 +25,9 @@ _BFLOAT16 = "tensor(bfloat16)"
 _BFLOAT16_NUMBER = 16  # in ONNX's TensorProto.DataType
 
 #: what it says of a combination that its kernel does not do, whatever class the exception has
-_NOT_DONE = re.compile(r"NOT_IMPLEMENTED|not (yet )?(supported|implemented)|unsupported", re.IGNORECASE)
+_NOT_DONE = re.compile(
+    r"NOT_IMPLEMENTED|not (yet )?(supported|implemented)|unsupported|does not support", re.IGNORECASE
+)
 _INVALID = ("InvalidGraph", "InvalidProtobuf", "NoSuchFile")
 
 
