@@ -66,8 +66,9 @@ class ContentCache:
         with self._room(f"making {kind}"):
             home.mkdir(parents=True, exist_ok=True)
             for left in home.glob(".work-*"):
-                if time.time() - left.stat().st_mtime > _ABANDONED_S:  # by a process that died
-                    shutil.rmtree(left, ignore_errors=True)
+                with contextlib.suppress(FileNotFoundError):  # of another one that ended just now
+                    if time.time() - left.stat().st_mtime > _ABANDONED_S:  # by a process that died
+                        shutil.rmtree(left, ignore_errors=True)
             folder = home / f".work-{uuid.uuid4().hex[:8]}"
             folder.mkdir()
             try:

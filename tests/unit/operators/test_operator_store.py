@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from matrix.artefacts import operator_store
+from matrix.artefacts.content_cache import ContentCache
 from matrix.artefacts.operator_store import NotPrepared, PreparedCase
 from matrix.artefacts.store import ArtefactStore
 from matrix.execution import archives, box, container
@@ -179,3 +180,11 @@ def test_a_container_gets_the_folders_of_its_cases_and_no_path_of_this_machine(t
 def _below(entries: Iterable[archives.Entry]) -> Iterator[archives.Entry]:
     for entry in entries:
         yield dataclasses.replace(entry, name=f"job/{entry.name}")
+
+
+def test_a_workspace_of_another_one_may_go_while_this_one_is_made(tmp_path: Path) -> None:
+    cache = ContentCache(tmp_path)
+    (tmp_path / "operators").mkdir()
+    (tmp_path / "operators" / ".work-gone").symlink_to(tmp_path / "nowhere")  # listed, and not there
+    with cache.workspace("operators") as folder:
+        assert folder.is_dir()
