@@ -72,14 +72,16 @@ def _batch_normalization(site: Site) -> Call:
 
 @TABLE.add("InstanceNormalization", attributes="epsilon")
 def _instance_normalization(site: Site) -> Call:
+    """In float32 where the data have 16 bits, as Keras does it: a float16 has no room for the squares."""
     tf, epsilon, shape = site.tf, site.real("epsilon", 1e-5), _per_channel(site)
-    rank = spatial.data(site).rank
+    rank, wide = spatial.data(site).rank, _stash(site)
     axes = range(1, rank + 1) if site.channels_last else range(2, rank + 2)
 
     def call(x: Any, scale: Any, offset: Any) -> Any:
-        mean, variance = tf.nn.moments(x, tuple(axes), keepdims=True)
-        scale, offset = tf.reshape(scale, shape), tf.reshape(offset, shape)
-        return tf.nn.batch_normalization(x, mean, variance, offset, scale, epsilon)
+        whole = tf.cast(x, wide)
+        mean, variance = tf.nn.moments(whole, tuple(axes), keepdims=True)
+        scale, offset = (tf.cast(tf.reshape(n, shape), wide) for n in (scale, offset))
+        return _as(tf, tf.nn.batch_normalization(whole, mean, variance, offset, scale, epsilon), x)
 
     return call
 
@@ -118,7 +120,9 @@ def _layer_normalization(site: Site) -> Call:
     tf, epsilon = site.tf, site.real("epsilon", 1e-5)
     if site.get("stash_type", 1) != 1:
         raise site.refusal("a stash_type other than float32")
-    axes = tuple(range(site.axis(site.get("axis", -1)), site.rank()))
+    # Counted from behind, as Keras does it. Counted from the front, TensorFlow 2.21 fuses the same with
+    # constant scale and offset into a kernel of oneDNN's that forgets the epsilon: an error of 2e-3.
+    axes = tuple(range(site.axis(site.get("axis", -1)) - site.rank(), 0))
     wide, half = _stash(site), site.dtype() in _HALVES
     statistics = site.wants(1) or site.wants(2)
 

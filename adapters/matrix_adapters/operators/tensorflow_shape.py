@@ -231,11 +231,15 @@ def _trilu(site: Site) -> Call:
 
 @TABLE.add("Range", attributes="stash_type")
 def _range(site: Site) -> Call:
-    """How long the result is depends on the values, which XLA has to know beforehand."""
+    """How long the result is depends on the values, which XLA has to know beforehand.
+
+    Steps away from the limit are nothing to ONNX and an error to `tf.range`.
+    """
     tf = site.tf
     if not site.xla:
-        span: Call = tf.range
-        return span
-    values = [site.parameter(n) for n in range(3)]
-    bounds = [value.item() for value in values if value is not None]
-    return lambda *_: tf.range(*bounds, dtype=site.dtype())
+        return lambda start, limit, step: tf.range(
+            start, tf.where(step < 0, tf.minimum(start, limit), tf.maximum(start, limit)), step
+        )
+    start, limit, step = (value.item() for n in range(3) if (value := site.parameter(n)) is not None)
+    reached = min(start, limit) if step < 0 else max(start, limit)
+    return lambda *_: tf.range(start, reached, step, dtype=site.dtype())
