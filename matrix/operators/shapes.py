@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from matrix.operators.dtypes import ITEM_BYTES
+from matrix.operators.dtypes import FLOATS, ITEM_BYTES
 from matrix_adapters.protocol import Node, OperatorCase, TensorSpec
 
 Shape = tuple[int, ...]
@@ -56,8 +56,11 @@ _KEEPING = frozenset(
         "ThresholdedRelu",
     ]
 )
-#: bytes that the float64 oracle takes for one element, a copy included
-_ORACLE_BYTES = 16
+#: bytes of one element of a type that is not ours, such as text
+_UNKNOWN_BYTES = 16
+#: bytes for each element while values are drawn in float64; what takes no chance has no intermediate arrays
+_DRAWN, _WRITTEN = 24, 8
+_WITHOUT_CHANCE = frozenset({"zeros", "ones", "values", "arange"})
 
 
 def depth(nodes: Sequence[Node], tensors: Mapping[str, TensorSpec]) -> int:
@@ -74,13 +77,17 @@ def depth(nodes: Sequence[Node], tensors: Mapping[str, TensorSpec]) -> int:
 
 
 def needed_bytes(case: OperatorCase) -> int:
-    """Memory for one run of a case: its tensors twice (as given, as fetched), and the oracle's in float64.
+    """Memory of the larger of the two processes that hold all of a case: the oracle, or a framework's worker.
+
+    The oracle draws inputs in float64 and computes in it; a worker holds every tensor as it was read or
+    computed, in its own memory layout or as fetched, and once more while it is hashed or kept, bfloat16
+    as float32 as well. The judge holds pieces. Measured with Identity on 67 million int8 and 17 million
+    float32: the oracle took 86 and 63 % of its part, PyTorch 64 and 72 % of the worker's.
 
     Where shapes do not tell how large an output is, it is taken for as large as the largest input,
     or as what the inputs broadcast to.
     """
     shapes = {tensor.name: tensor.shape for tensor in case.inputs}
-    given = sum(math.prod(t.shape) * _cost(t.dtype) for t in case.inputs)
     together = broadcast(shapes.values())
     unknown = max([math.prod(shape) for shape in (*shapes.values(), together or ())], default=0)
     output = 0
@@ -89,12 +96,26 @@ def needed_bytes(case: OperatorCase) -> int:
         if shape is not None:
             shapes.setdefault(node.outputs[0], shape)
         output = max(output, unknown if shape is None else math.prod(shape))
-    return given + output * _cost(case.dtype)
+    sizes = [(math.prod(t.shape), t) for t in case.inputs]
+    worker = sum(size * _held(t.dtype) for size, t in sizes) + output * _held(case.dtype)
+    oracle = sum(size * _made(t) for size, t in sizes) + output * 2 * _computed(case.dtype)
+    return max(worker, oracle)
 
 
-def _cost(dtype: str) -> int:
-    """Bytes for each element of a tensor; others' tests have types that are not ours, such as text."""
-    return 2 * ITEM_BYTES.get(dtype, _ORACLE_BYTES) + _ORACLE_BYTES
+def _held(dtype: str) -> int:
+    """Bytes for each element of a tensor in a worker."""
+    return 3 * ITEM_BYTES.get(dtype, _UNKNOWN_BYTES) + (8 if dtype == "bfloat16" else 0)
+
+
+def _made(tensor: TensorSpec) -> int:
+    """Bytes for each element of an input while the oracle makes it."""
+    drawn = _WRITTEN if tensor.generator in _WITHOUT_CHANCE else _DRAWN
+    return drawn + ITEM_BYTES.get(tensor.dtype, _UNKNOWN_BYTES)
+
+
+def _computed(dtype: str) -> int:
+    """Bytes of one element of the oracle's answer."""
+    return 8 if dtype in FLOATS else ITEM_BYTES.get(dtype, _UNKNOWN_BYTES)
 
 
 def broadcast(shapes: Iterable[Shape]) -> Shape | None:

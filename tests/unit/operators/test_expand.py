@@ -207,7 +207,22 @@ Mlp:
 
 def test_memory_is_counted_with_the_output(tmp_path: Path) -> None:
     case = by_name(load(tmp_path), "Add/edge-broadcast").case
-    assert shapes.needed_bytes(case) == (15 + 4 + 60) * (2 * 4 + 16)
+    drawn, answer = 24 + 4, 2 * 8  # bytes for each element, in the oracle: it needs more than a worker
+    assert shapes.needed_bytes(case) == (15 + 4) * drawn + 60 * answer
+
+
+def test_what_is_not_drawn_and_of_one_byte_needs_a_fifth(tmp_path: Path) -> None:
+    text = """
+Identity:
+  kind: exact
+  dtypes: [int8, float32]
+  cases:
+    large: {in: {X: {shape: [1000, 1000], generator: ones}}}
+    drawn: {in: {X: [1000, 1000]}}
+"""
+    cases = {(c.case.name, c.case.dtype): shapes.needed_bytes(c.case) for c in load(tmp_path, text)}
+    assert cases["Identity/large", "int8"] == 11_000_000
+    assert cases["Identity/drawn", "float32"] == 44_000_000
 
 
 # --- properties ---------------------------------------------------------------------------
