@@ -75,7 +75,7 @@ def test_the_defaults_of_the_measure_section_are_those_of_the_code() -> None:
     text = CONFIGURATION.read_text(encoding="utf-8")
     section = {line.split(":")[0].strip(): line for line in text.splitlines() if line.startswith("  ")}
     for key, value in MEASURE.model_dump().items():
-        assert section[key].endswith(f"({value:g})"), key
+        assert section[key].endswith(f"({value if isinstance(value, str) else f'{value:g}'})"), key
 
 
 @pytest.mark.parametrize("key", ["timeout", "seed", "batch", "threads", "precisions", "hardware"])

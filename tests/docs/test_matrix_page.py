@@ -9,7 +9,7 @@ import ast
 import fnmatch
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pages import ROOT, blocks, table
@@ -47,7 +47,10 @@ def test_every_flag_that_the_code_can_raise_is_documented_and_no_other() -> None
 
 def test_a_new_flag_would_be_seen() -> None:
     source = """
+LATER = "named_above"
 def look(name):
+    keep = bound.flag("keepdims", 1) or bound.flag("exclusive")
+    flags = [Note(code="of_a_verdict", text=""), ReasonRecord(code=LATER, text="")]
     launch.flag("brand_new", f"some {name} text")
     it = _flagged(it, "of_a_result", "text")
     return Flag(code=f"{name}_odd", text="")
@@ -62,6 +65,8 @@ def state():
         "*_odd",
         "of_a_cell",
         "of_an_adapter",
+        "of_a_verdict",
+        "named_above",
     }
 
 
@@ -72,7 +77,11 @@ def test_the_reader_of_flags_finds_those_that_exist() -> None:
 
 def test_every_reason_code_that_the_page_names_is_in_the_code() -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
-    codes = [code for row in table(PAGE, "Reason codes") for code in row[1].split(", ")]
+    rows = [
+        row[1].replace("; of operators also ", ", ").replace("; of operators ", ", ")
+        for row in table(PAGE, "Reason codes")
+    ]
+    codes = [code for row in rows for code in row.split(", ")]
     assert len(codes) > 20
     assert [code for code in codes if f'"{code}"' not in text] == []
 
@@ -161,22 +170,40 @@ def flag_codes() -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def codes_in(tree: ast.AST, inside: str = "") -> Iterator[str]:
-    """`Flag(code=...)`, `flag("...")`, `flagged(it, "...")`; and records in functions about flags."""
+def codes_in(
+    tree: ast.AST, inside: str = "", constants: Mapping[str, ast.expr] | None = None
+) -> Iterator[str]:
+    """`Flag(code=...)`, `flag("...", text)`, `flagged(it, "...")`; and records in functions about flags,
+    or that are given the name `flags`."""
+    known = _constants(tree) if constants is None else constants
     for node in ast.iter_child_nodes(tree):
         within = node.name if isinstance(node, ast.FunctionDef) else inside
+        if isinstance(node, ast.Assign) and any(getattr(to, "id", "") == "flags" for to in node.targets):
+            within = "flags"
         about_flags = "flag" in within or within in ("differing", "partial_fallback")
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name == "Flag" or (name == "ReasonRecord" and about_flags):
-                yield from _words(next((k.value for k in node.keywords if k.arg == "code"), None))
-            elif name.lstrip("_") in ("flag", "flagged"):
+            if name in ("Flag", "Note") or (name == "ReasonRecord" and about_flags):
+                code = next((k.value for k in node.keywords if k.arg == "code"), None)
+                yield from _words(known.get(getattr(code, "id", ""), code))
+            elif name.lstrip("_") in ("flag", "flagged") and not _reads_an_attribute(node):
                 yield from (word for arg in node.args[:2] for word in _words(arg))
         elif isinstance(node, ast.Dict) and about_flags:
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and key.value == "code":
                     yield from _words(value)
-        yield from codes_in(node, within)
+        yield from codes_in(node, within, known)
+
+
+def _constants(tree: ast.AST) -> dict[str, ast.expr]:
+    """What a module calls by a name: DIFFERS = "differs_by_definition"."""
+    assigned = [node for node in ast.iter_child_nodes(tree) if isinstance(node, ast.Assign)]
+    return {to.id: node.value for node in assigned for to in node.targets if isinstance(to, ast.Name)}
+
+
+def _reads_an_attribute(call: ast.Call) -> bool:
+    """`bound.flag("keepdims", 1)` of a mapping: a default, or nothing, where a flag has its text."""
+    return len(call.args) < 2 or isinstance(getattr(call.args[1], "value", None), int)
 
 
 def _words(value: ast.expr | None) -> Iterator[str]:
