@@ -82,6 +82,8 @@ def top_k(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Told:
     told = _named(("k", "dim", "largest", "sorted"), args, kwargs)
     if not given.dim():
         raise Untold("a tensor without axes has none to sort along")
+    if not given.is_floating_point():
+        raise Untold("equal numbers, of which ONNX takes the first and torch any")
     if not told.get("sorted", True):
         raise Untold("an order that nobody promises")
     attributes = {"axis": told.get("dim", -1), "largest": int(told.get("largest", True)), "sorted": 1}

@@ -166,10 +166,12 @@ def _triangle(upper: int) -> Translate:
 
 
 def _tiled(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Told:
+    """Torch takes fewer repeats than axes: they are of the last ones."""
+    nothing(args[1:], kwargs)
     repeats = list(args[0])
-    if len(repeats) != given.dim() or not repeats:
-        raise Untold("other repeats than axes")
-    return Told(inputs=[given, repeats])
+    if len(repeats) > given.dim() or not given.dim():
+        raise Untold("more repeats than axes, which adds some")
+    return Told(inputs=[given, [1] * (given.dim() - len(repeats)) + repeats])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -50,6 +50,7 @@ def test_what_torch_has_by_default_is_told() -> None:
     assert told("topk", X, 3).attributes == {"axis": -1, "largest": 1, "sorted": 1}
     assert told("nn.functional.gelu", X).attributes == {"approximate": "none"}
     assert told("sum", X).inputs[1] == [0, 1, 2]
+    assert told("tile", X, (2,)).inputs[1] == [1, 1, 2]
     assert told("softmax", X, 1).attributes == {"axis": 1}
 
 
@@ -69,7 +70,7 @@ def test_what_torch_has_by_default_is_told() -> None:
         ("topk", (3,), {"sorted": False}),
         ("expand", ((2, -1),), {}),
         ("argmax", (), {}),
-        ("tile", ((2,),), {}),
+        ("tile", ((2, 2, 2, 2),), {}),
     ],
 )
 def test_what_onnx_has_no_words_for_is_refused(
@@ -82,3 +83,5 @@ def test_what_onnx_has_no_words_for_is_refused(
 def test_integers_are_refused_where_onnx_takes_floats_only() -> None:
     with pytest.raises(Untold, match="whole numbers"):
         told("nn.functional.conv1d", Tensor((2, 4, 9), floating=False), W)
+    with pytest.raises(Untold, match="ONNX takes the first"):
+        told("topk", Tensor((2, 4, 9), floating=False), 3)
