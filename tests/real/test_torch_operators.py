@@ -176,6 +176,17 @@ BY_HAND: list[tuple[Entry, Any]] = [
         ),
         [[[[1, 2, 3, 3]]]],
     ),
+    (
+        E(
+            "ConvTranspose",
+            values([[[[2.0]]]], None),
+            values([[[[1.0, 3.0], [4.0, 5.0]]]], None),
+            values([0.5], None),
+            strides=[2, 2],
+            output_shape=[3, 3],
+        ),
+        [[[[2.5, 6.5, 0.5], [8.5, 10.5, 0.5], [0.5, 0.5, 0.5]]]],
+    ),
     (E("TopK", values([3.0, 5.0, 4.0], None), values([2]), outputs=(True, False)), [5, 4]),
     (E("MatMul", values([[3e38, 1.0]], None), values([[10.0], [1.0]], None)), [[np.inf]]),
 ]

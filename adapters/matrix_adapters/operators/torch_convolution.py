@@ -28,7 +28,10 @@ def convolution(bound: Bound, weight: int = 1) -> Kernel:
 
 
 def _conv_transpose(bound: Bound) -> Kernel:
-    """What torch's symmetric padding cannot say is computed without padding, and cut."""
+    """What torch's symmetric padding cannot say is computed without padding, and cut.
+
+    An output beyond what the input reaches is torch's `output_padding`: nothing but the bias there.
+    """
     kernel = bound.shape(1)[2:]
     axes = len(kernel)
     if bound.integers("kernel_shape", list(kernel)) != list(kernel) or axes not in _TRANSPOSED:
@@ -45,12 +48,13 @@ def _conv_transpose(bound: Bound) -> Kernel:
     if begin == end and fits and min(begin) >= 0:
         return lambda x, k, b=None: function(x, k, b, strides, begin, extra, group, dilations)
     reach = [whole[i] + extra[i] - begin[i] - end[i] for i in range(axes)]
-    if min(begin) < 0 or any(begin[i] + reach[i] > whole[i] for i in range(axes)):
-        bound.refuse("an output beyond what the input reaches")
+    beyond = [max(0, begin[i] + reach[i] - whole[i]) for i in range(axes)]
+    if min(begin) < 0 or any(beyond[i] >= max(strides[i], dilations[i]) for i in range(axes)):
+        bound.refuse("an output beyond what the input reaches, by a stride or more")
     cut = (..., *(slice(begin[i], begin[i] + reach[i]) for i in range(axes)))
 
     def cropped(x: Any, k: Any, b: Any = None) -> Any:
-        return function(x, k, b, strides, 0, 0, group, dilations)[cut]
+        return function(x, k, b, strides, 0, beyond, group, dilations)[cut]
 
     return cropped
 
