@@ -40,7 +40,8 @@ def test_an_environment_that_was_never_built_gets_nobody_elses() -> None:
 
 
 def test_what_is_no_record_is_left_to_whoever_checks_it() -> None:
-    for strange in (None, [], 3, {}, {"environment": "a"}):
+    not_records: tuple[Any, ...] = (None, [], 3, {}, {"environment": "a"})
+    for strange in not_records:
         assert Locks().put_back(strange) == strange
 
 

@@ -116,7 +116,7 @@ def test_two_billion_wrong_integers_would_not_be_held_either() -> None:
 
 # --- archives -----------------------------------------------------------------------------
 
-ARRAYS = {
+ARRAYS: dict[str, np.ndarray] = {
     "Y": np.arange(24, dtype=np.float32).reshape(2, 3, 4),
     "columns": np.asfortranarray(np.arange(6).reshape(2, 3)),
     "scalar": np.array(2.5),
