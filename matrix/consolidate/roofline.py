@@ -115,8 +115,9 @@ def _bandwidth(levels: Sequence[Mapping[str, Any]], calls: Traffic) -> float | N
     was left. None where no working set as large was measured."""
 
     def of(size: float) -> float | None:
-        large = (float(one["bytes_s"]) for one in levels if float(one["bytes"]) >= size)
-        return next(large, memory)
+        """What a larger working set reached, a smaller one can: a bad moment of a level is no roof."""
+        large = [float(one["bytes_s"]) for one in levels if float(one["bytes"]) >= size]
+        return max(large) if large else memory
 
     memory = float(levels[-1]["bytes_s"]) if levels and levels[-1]["where"] == "memory" else None
     if calls.moved is None:

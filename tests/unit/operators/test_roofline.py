@@ -75,6 +75,14 @@ def test_what_a_cache_holds_is_held_against_the_cache_unless_inputs_rotate() -> 
     assert found(calls=Traffic(10**12)).bytes_s == pytest.approx(10e9)
 
 
+def test_a_bad_moment_of_one_working_set_is_no_roof_of_its_own() -> None:
+    """Planted: the cache was measured while something else ran, and seems slower than memory."""
+    slow = {"bytes": 1e6, "bytes_s": 2e9, "kernel": "add", "where": "cache"}
+    disturbed = {"1": {**PEAKS["1"], "bandwidth": [PEAKS["1"]["bandwidth"][0], slow]}}
+    asked: dict[str, Any] = {"threads": 1, "precision": "fp32", "hardware": "cpu"}
+    assert roof(disturbed, calls=Traffic(500_000), **asked).bytes_s == pytest.approx(10e9)
+
+
 def test_weights_stay_where_they_are_while_inputs_rotate() -> None:
     """A tenth comes from memory, the rest from the cache: the time is the sum of both."""
     mixed = found(calls=Traffic(500_000, 50_000, 64_000_000)).bytes_s
