@@ -226,6 +226,9 @@ def general(text: str) -> str:
     """A sentence without what differs from test to test: quoted names, numbers, places in sources."""
     text = re.sub(r" \((?:ONNX Runtime: )?\[ONNXRuntimeError\].*", "", text)
     text = re.sub(r"\[ONNXRuntimeError\] : \d+ : ", "", text)
+    text = re.sub(r"Load model from \S+ failed: ?", "", text)
+    text = re.sub(r"In Node, \(.*, Error ", "", text)  # the node's signature
+    text = re.sub(r"/\S+\.(?:cc|h):\d+ [^)]*\)\S* (?=[A-Z])", "", text)  # a function of its sources
     text = re.sub(r"""'[^']*'|"[^"]*"|\bName:\S*""", "...", text)
     text = re.sub(r"/[\w./+-]+/(\w+\.\w+):\d+", r"\1", text)
     text = re.sub(r"NumPy has no \w+, the type of .*", "an element type that NumPy has not", text)

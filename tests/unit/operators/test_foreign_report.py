@@ -56,6 +56,27 @@ def test_reasons_that_differ_in_names_and_numbers_only_are_one() -> None:
     assert found.passes[0].why[0].example == texts[0], "one of them in full"
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "load failed: InvalidGraph: [ONNXRuntimeError] : 10 : INVALID_GRAPH : Load model from "
+            '/a/5/model.onnx failed:This is an invalid model. In Node, ("", Attention, "", -1) : '
+            '("Q": tensor(float),) -> ("Y": tensor(float),) , Error Unrecognized attribute: window',
+            "load failed: InvalidGraph: INVALID_GRAPH : This is an invalid model. "
+            "Unrecognized attribute: window",
+        ),
+        (
+            "FAIL : Exception during initialization: /onnxruntime_src/text/string_normalizer.cc:235 "
+            "onnxruntime::Locale::Locale(const std::string&)::<lambda()> Failed to construct locale",
+            "FAIL : Exception during initialization: Failed to construct locale",
+        ),
+    ],
+)
+def test_a_reason_is_told_without_files_and_functions(said: str, told: str) -> None:
+    assert foreign.general(said) == told
+
+
 def test_failures_come_before_what_was_not_run() -> None:
     records = [record(f"A/{i}", State.UNSUPPORTED, "no kernel") for i in range(5)]
     found = foreign.summary([*records, record("B/1", State.FAILED, "it broke")], "tests")
