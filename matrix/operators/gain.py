@@ -20,6 +20,7 @@ class Share:
     share: float
     source: str  # "given", "25 uses, 1.2 of 41 ms"
     derived: bool = False
+    flags: tuple[str, ...] = ()  # codes of what speaks against the times that it is derived from
 
     def __post_init__(self) -> None:
         if not 0 <= self.share <= 1:

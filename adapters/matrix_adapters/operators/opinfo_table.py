@@ -134,7 +134,7 @@ def _clip(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Told:
     low = args[0] if args else kwargs.get("min")
     high = args[1] if len(args) > 1 else kwargs.get("max")
     for bound in (low, high):
-        if bound is not None and getattr(bound, "ndim", 0):
+        if bound is not None and getattr(bound, "ndim", None):
             raise Untold("bounds of their own for every element")
     return Told(inputs=[given, *(None if b is None else _like(b, given) for b in (low, high))])
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from matrix.operators.gain import Gain, NoShare, Share, gain_of
 from matrix.records import CANDIDATE, Record, operator_of
-from matrix.report.operators.model_gains import of_models
+from matrix.report.operators.model_gains import flag_codes, of_models
 from matrix.report.operators.pass_table import differs
 from matrix.report.style import Style
 from matrix_adapters.protocol import State
@@ -26,6 +26,7 @@ class Timed:
     precision: str
     stock_ms: float
     candidate_ms: float
+    flags: tuple[str, ...] = ()  # codes of what speaks against either time
 
     @property
     def speedup(self) -> float:
@@ -133,9 +134,12 @@ def _paragraph(one: Candidate, style: Style) -> str:
     if one.speedup is None:
         lines.append("  speed      no case was timed with both")
     else:
-        lines.append(f"  speed      x{one.speedup:.3g}, geometric mean over {len(one.timed)} timed")
+        flags = sorted({code for timed in one.timed for code in timed.flags})
+        against = f"; flags speak against some: {', '.join(flags)}" if flags else ""
+        lines.append(f"  speed      x{one.speedup:.3g}, geometric mean over {len(one.timed)} timed{against}")
     for gain in one.gains:
         word = f"derived: {gain.share.source}" if gain.share.derived else gain.share.source
+        word += f"; flags speak against some: {', '.join(gain.share.flags)}" if gain.share.flags else ""
         most = f"x{gain.most:.4g}" if gain.most is not None else "no limit"
         share = f"{gain.share.share:.1%} of its time ({word}), which becomes x{gain.speedup:.3g} as fast"
         lines.append(f"  {gain.share.model}: {share}: x{gain.gain:.4g} end to end by Amdahl, {most} at most")
@@ -174,4 +178,5 @@ def _timed(own: Record, stock: Record | None) -> Timed | None:
         precision=own.workload.precision,
         stock_ms=theirs.value,
         candidate_ms=mine.value,
+        flags=flag_codes([own, stock]),
     )

@@ -9,7 +9,8 @@ reason is told.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from matrix.operators.gain import Gain, NoShare, derived_share, gain_of
@@ -66,7 +67,8 @@ def _gain(model: str, here: Sequence[Record], config: Mapping[str, Any], own: Se
         raise ValueError(f"among the {count} operators of its file there is no {operator}")
     uses = {case: int(record.work.get("count", 1)) for case, record in stock.items()}
     before = {case: ms for case, record in stock.items() if (ms := _latency(record)) is not None}
-    share = derived_share(model, uses, before, _model_ms(model, here, config))
+    whole = _timed_model(model, here, config)
+    share = derived_share(model, uses, before, _model_ms(whole))
     mine = _by_case(r for r in own if r.workload.subject in uses)
     after: dict[str, float] = {}
     for case in uses:
@@ -79,7 +81,13 @@ def _gain(model: str, here: Sequence[Record], config: Mapping[str, Any], own: Se
     speedup = sum(n * before[case] for case, n in uses.items()) / sum(
         n * after[case] for case, n in uses.items()
     )
-    return gain_of(share, speedup)
+    flags = flag_codes([whole, *stock.values(), *(mine[case] for case in uses)])
+    return gain_of(dataclasses.replace(share, flags=flags), speedup)
+
+
+def flag_codes(records: Iterable[Record]) -> tuple[str, ...]:
+    """What speaks against any of their times, each code once."""
+    return tuple(sorted({flag.code for record in records for flag in record.flags}))
 
 
 def _by_case(records: Any) -> dict[str, Record]:
@@ -90,8 +98,8 @@ def _by_case(records: Any) -> dict[str, Record]:
     return found
 
 
-def _model_ms(model: str, here: Sequence[Record], config: Mapping[str, Any]) -> float:
-    """Of the model at the batch and sequence whose operators were timed: the sweep's first ones."""
+def _timed_model(model: str, here: Sequence[Record], config: Mapping[str, Any]) -> Record:
+    """The cell of the model at the batch and sequence whose operators were timed: the sweep's first ones."""
     timed = [
         r
         for r in here
@@ -109,9 +117,13 @@ def _model_ms(model: str, here: Sequence[Record], config: Mapping[str, Any]) -> 
         raise ValueError(
             f"the model itself was not timed at the sizes of its operators, {_FROM_MODEL}{model}"
         )
-    ms = _latency(timed[0])
+    return timed[0]
+
+
+def _model_ms(whole: Record) -> float:
+    ms = _latency(whole)
     if ms is None:
-        raise ValueError(f"the model itself has no latency: {timed[0].state.value.replace('_', ' ')}")
+        raise ValueError(f"the model itself has no latency: {whole.state.value.replace('_', ' ')}")
     return ms
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from matrix.operators.gain import Share
-from matrix.records import EnvironmentRecord, MetricValue, Record, WorkloadRecord
+from matrix.records import EnvironmentRecord, MetricValue, ReasonRecord, Record, WorkloadRecord
 from matrix.report.operators import candidates
 from matrix.report.style import Style
 from matrix_adapters.protocol import State
@@ -26,6 +26,7 @@ def record(
     batch: int = 1,
     sequence: int | None = None,
     threads: int = 1,
+    flags: str = "",
 ) -> Record:
     work: dict[str, Any] = {"model": "bert", "count": count} if level == "operator" else {}
     return Record(
@@ -44,6 +45,7 @@ def record(
         state=state,
         metrics={"latency_ms": MetricValue(value=latency, unit="ms")},
         work=work,
+        flags=(ReasonRecord(code=flags, text="the machine was busy"),) if flags else (),
     )
 
 
@@ -75,6 +77,16 @@ def test_the_share_and_the_speedup_weigh_each_case_by_how_often_the_model_has_it
     text = candidates.table([found], Style())
     assert "derived: 13 of them alone take 16 ms, the model 40 ms" in text
     assert "x1.29 end to end" in text
+
+
+def test_a_time_that_a_flag_speaks_against_is_told_with_what_follows_from_it() -> None:
+    (clean,) = candidates.find(run(), (), CONFIG)
+    assert "flags speak" not in candidates.table([clean], Style())
+    noisy = record("Norm/bert_02", 1.0, variant="candidate:mine", flags="contended")
+    (found,) = candidates.find(run(mine_second=noisy), (), CONFIG)
+    assert found.gains[0].share.flags == ("contended",)
+    assert [timed.flags for timed in found.timed] == [(), ("contended",)]
+    assert candidates.table([found], Style()).count("flags speak against some: contended") == 2
 
 
 def test_a_given_share_goes_before_a_derived_one() -> None:
