@@ -44,6 +44,7 @@ class Candidate:
     passed: int
     not_said: int  # unsupported, not run: no word on them
     gradients: int  # cases whose gradient was compared and right
+    wrong_gradients: int  # and compared and wrong
     wrong: tuple[tuple[str, str, str, str], ...]
     timed: tuple[Timed, ...]
     gains: tuple[Gain, ...] = ()
@@ -83,7 +84,8 @@ def find(
             cases=len(cells),
             passed=sum(record.state is State.OK for record in cells),
             not_said=sum(record.state in _NOT_SAID for record in cells),
-            gradients=sum(_gradient(record) for record in cells),
+            gradients=sum(_gradient(record) is True for record in cells),
+            wrong_gradients=sum(_gradient(record) is False for record in cells),
             wrong=tuple(_wrong(r) for r in cells if r.state is not State.OK and r.state not in _NOT_SAID),
             timed=tuple(t for r in cells if (t := _timed(r, stock.get(_key(r)))) is not None),
         )
@@ -129,8 +131,7 @@ def _paragraph(one: Candidate, style: Style) -> str:
     lines = [style.paint(f"{one.name}, for {one.operator} in {one.environment}", "bold")]
     rest = f", no word on {one.not_said}" if one.not_said else ""
     lines.append(f"  cases      {one.passed} of {one.cases} pass{rest}")
-    cases = "case" if one.gradients == 1 else "cases"
-    lines.append(f"  gradient   {f'right in {one.gradients} {cases}' if one.gradients else 'not compared'}")
+    lines.append(f"  gradient   {_gradients(one)}")
     if one.speedup is None:
         lines.append("  speed      no case was timed with both")
     else:
@@ -156,10 +157,20 @@ def _key(record: Record) -> tuple[str, str, str, int]:
     return (record.environment.name, work.subject, work.precision, work.threads)
 
 
-def _gradient(record: Record) -> bool:
+def _gradients(one: Candidate) -> str:
+    told = [
+        f"{word} in {count} case{'' if count == 1 else 's'}"
+        for word, count in (("right", one.gradients), ("wrong", one.wrong_gradients))
+        if count
+    ]
+    return ", ".join(told) or "not compared"
+
+
+def _gradient(record: Record) -> bool | None:
+    """Whether it is right; None where it was not compared."""
     told: Mapping[str, Any] = record.effective
     gradient = told.get("gradient")
-    return isinstance(gradient, Mapping) and bool(gradient.get("passed"))
+    return bool(gradient.get("passed")) if isinstance(gradient, Mapping) else None
 
 
 def _wrong(record: Record) -> tuple[str, str, str, str]:

@@ -325,6 +325,19 @@ def test_a_candidate_is_held_against_the_stock_operator_case_by_case() -> None:
     assert "x1.333 end to end" in text
 
 
+def test_gradients_are_counted_by_how_they_compared() -> None:
+    records = [
+        record(f"Add/{i}", "candidate:mine", State.OK).model_copy(update={"effective": effective})
+        for i, effective in enumerate(
+            [{"gradient": {"passed": True}}, {"gradient": {"passed": False, "text": "no"}}, {}]
+        )
+    ]
+    (both,) = candidates.find(records)
+    assert "right in 1 case, wrong in 1 case" in candidates.table([both], Style())
+    (none,) = candidates.find(records[2:])
+    assert "gradient   not compared" in candidates.table([none], Style())
+
+
 def test_without_times_nothing_is_said_of_speed() -> None:
     (found,) = candidates.find(
         [record("Add/a", "candidate:mine", State.OK)], [Share(model="m", share=1, source="")]
