@@ -13,13 +13,7 @@ from typing import Any
 import pytest
 from pages import ROOT, blocks, write_files
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(
-        shutil.which("ninja") is None or shutil.which("c++") is None,
-        reason="PyTorch's extension tools need ninja and a C++ compiler",
-    ),
-]
+pytestmark = pytest.mark.real
 
 #: cases that are checked and not timed: what is wrong is wrong before anything is timed
 UNTIMED = 'subject in ["LayerNormSpelledOut/plain", "LayerNormSpelledOut/wide"]'
@@ -30,6 +24,8 @@ Records = dict[tuple[str, str, str], dict[str, Any]]
 @pytest.fixture
 def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The files of the page; what is compiled goes into the test's own folder."""
+    if shutil.which("ninja") is None or shutil.which("c++") is None:
+        pytest.skip("PyTorch's extension tools need ninja and a C++ compiler")
     write_files(blocks(ROOT / "docs" / "candidates.md"), tmp_path)
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "built"))
     return tmp_path
@@ -65,7 +61,7 @@ def change(folder: Path, name: str, old: str, new: str) -> None:
 
 
 def own(records: Records) -> list[dict[str, Any]]:
-    found = [record for (_, _, variant), record in records.items() if variant == "candidate:fused_layer_norm"]
+    found = [record for (_, _, variant), record in records.items() if variant.startswith("candidate:")]
     assert found
     return found
 
@@ -136,3 +132,30 @@ def test_where_there_is_no_compiler_the_candidate_is_unavailable(
     assert all("no C++ compiler" in record["reason"]["text"] for record in own(records))
     assert {r["state"] for key, r in records.items() if key[2] == "eager"} == {"ok"}
     assert code == 0
+
+
+LIBRARY = """\
+import torch
+
+@torch.library.custom_op("mine::add", mutates_args=())
+def add(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return a + b
+"""
+LIBRARY_SWEEP = """\
+name: library
+frameworks: [pytorch]
+hardware: [cpu]
+candidates:
+  - {name: added, operator: Add, framework: pytorch, kind: torch_library, callable: "own.py:mine::add"}
+"""
+
+
+@pytest.mark.parametrize(("registered", "state"), [("add", "ok"), ("plus", "failed")])
+def test_an_operator_of_torch_library_is_a_candidate(tmp_path: Path, registered: str, state: str) -> None:
+    (tmp_path / "own.py").write_text(LIBRARY.replace("mine::add", f"mine::{registered}"))
+    (tmp_path / "candidate.yaml").write_text(LIBRARY_SWEEP)
+    code, records = checked(tmp_path, 'operator == "Add" and not startswith(subject, "Add/size_")')
+    assert {record["state"] for record in own(records)} == {state}, [r["reason"] for r in own(records)]
+    assert code == (0 if state == "ok" else 1)
+    if state == "failed":
+        assert all("registers no operator mine::add" in r["reason"]["text"] for r in own(records))
