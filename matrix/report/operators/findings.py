@@ -71,6 +71,7 @@ class Ended:
     operators: tuple[tuple[str, int], ...]  # operator, how many of its cases
     cases: tuple[str, ...]  # "Gelu/tanh float16"
     why: str = ""  # whose fault it is, where the catalog knows
+    of: int = 0  # operators that this environment has cases of
 
     @property
     def count(self) -> int:
@@ -264,6 +265,10 @@ def _ended(table: PassTable, book: CaseBook) -> Iterator[Ended]:
             if record.state in _BY_REASON:
                 text = record.reason.text if record.reason else "no reason was stored"
                 groups.setdefault((i, record.state, text, explained.why(record, book.known)), []).append(key)
+    known: dict[int, set[str]] = {}  # operators of each column
+    for key, cells in table.placed.items():
+        for i in cells:
+            known.setdefault(i, set()).add(key.subject.partition("/")[0])
     order = sorted(groups, key=lambda g: (g[0], _BY_REASON.index(g[1]), -len(groups[g]), g[2:]))
     for group in order:
         i, state, text, why = group
@@ -273,4 +278,4 @@ def _ended(table: PassTable, book: CaseBook) -> Iterator[Ended]:
             operator = key.subject.partition("/")[0]
             counted[operator] = counted.get(operator, 0) + 1
         cases = tuple(f"{key.subject} {dtype_of(key.precision)}" for key in keys)
-        yield Ended(table.columns[i].label, state, text, tuple(counted.items()), cases, why)
+        yield Ended(table.columns[i].label, state, text, tuple(counted.items()), cases, why, len(known[i]))

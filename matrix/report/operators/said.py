@@ -6,6 +6,9 @@ from matrix.report.operators import explained
 from matrix.report.operators.findings import Difference, Ended, Findings, WrongAnswer
 from matrix.report.operators.pass_table import Entry, PassTable
 
+#: operators that are named one by one, unless they are this share of all
+_MOST_NAMED, _NEARLY_ALL = 10, 0.8
+
 
 def headline(table: PassTable, found: Findings) -> list[str]:
     """How much was checked, and how each environment did; one sentence each."""
@@ -57,5 +60,7 @@ def ended_reason(one: Ended) -> str:
 
 
 def ended_operators(one: Ended) -> str:
-    """ "Unique (5), Col2Im" """
+    """ "Unique (5), Col2Im"; "all 189" where a list of names would say nothing (an absent device)."""
+    if len(one.operators) > _MOST_NAMED and len(one.operators) > _NEARLY_ALL * one.of:
+        return f"all {one.of}" if len(one.operators) == one.of else f"{len(one.operators)} of {one.of}"
     return ", ".join(name if count == 1 else f"{name} ({count})" for name, count in one.operators)

@@ -260,6 +260,17 @@ def test_what_a_framework_does_not_have_is_listed_once_for_each_reason(catalog: 
     assert "Did not end (1)" in report and "PyTorch 2.13.0 cpu, not run, 1 case: the budget" in report
 
 
+def test_an_absent_device_names_no_operator_one_by_one(catalog: Catalog) -> None:
+    names = [f"Op{n:03}" for n in range(40)]
+    why = "no such device"
+    records = [ended(f"{name}/a", "tensorrt", State.UNAVAILABLE, why) for name in names]
+    assert re.search(r"operators +all 40\n", text(records, catalog))
+    records[0] = cell(f"{names[0]}/a", "tensorrt")
+    assert re.search(r"operators +39 of 40\n", text(records, catalog))
+    few = [ended(f"{name}/a", "tensorrt", State.UNSUPPORTED, why) for name in names[:5]]
+    assert "Op000, Op001, Op002, Op003, Op004" in text(few, catalog)
+
+
 def test_variants_are_columns_of_their_own(catalog: Catalog) -> None:
     records = [
         cell("Gelu/basic", variant="eager"),
