@@ -16,7 +16,7 @@ from matrix_adapters.protocol import Result, State, Task, TaskKind, content_hash
 
 CASES_FILE = "cases.json"
 _KIND = "graphs"
-_MAKER = "operators/graph_cases.py"
+_MAKERS = ("operators/graph_cases.py", "operators/graph_shapes.py")
 
 
 class GraphFailed(Exception):
@@ -37,7 +37,7 @@ def graph_cases(
 
     `shapes`: of each input of the model. Raises GraphFailed, StorageError.
     """
-    code = file_hash(Path(matrix_adapters.__path__[0]) / _MAKER)
+    code = [file_hash(Path(matrix_adapters.__path__[0]) / name) for name in _MAKERS]
     key = content_hash([sha256, dict(shapes), environment_key, code])
 
     def make(folder: Path) -> tuple[int, Mapping[str, Any]]:

@@ -48,6 +48,14 @@ graph = helper.make_graph(
         helper.make_node("Shape", ["d"], ["sd"]),
         helper.make_node("Reshape", ["c", "sd"], ["l"]),
         helper.make_node("GatherND", ["c", "at"], ["h"]),
+        helper.make_node("GatherND", ["c", "first"], ["o"]),
+        # a mask from the shape of the input, as exporters write it
+        helper.make_node("Shape", ["ids"], ["si"]),
+        helper.make_node("Gather", ["si", "one"], ["n"], axis=0),
+        helper.make_node("Range", ["zero", "n", "one"], ["r"]),
+        helper.make_node("Greater", ["r", "zero"], ["after"]),
+        helper.make_node("Unsqueeze", ["after", "last"], ["mask"]),
+        helper.make_node("Where", ["mask", "m", "half"], ["p"]),
     ],
     "tiny",
     [
@@ -56,14 +64,17 @@ graph = helper.make_graph(
     ],
     [
         helper.make_tensor_value_info("g", TensorProto.INT64, None),
-        *(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "iklh"),
+        *(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "iklhop"),
     ],
     [
         constant("table", np.zeros((50, 8), np.float32)),
         constant("w1", weights), constant("w2", weights), constant("w3", np.zeros((8, 100), np.float32)),
+        constant("one", np.int64(1)), constant("zero", np.int64(0)), constant("last", np.array([1])),
+        constant("first", np.array([[0, 1]])),
         constant("b1", np.zeros(8, np.float32)), constant("b2", np.ones(8, np.float32)),
         constant("two", np.float32(2)), constant("to", np.array([-1, 100])),
     ],
+    value_info=[helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3, 8])],
 )
 model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 onnx.save(model, sys.argv[1])
@@ -105,6 +116,8 @@ def test_equal_nodes_are_one_case_that_is_counted(found: tuple[list[dict[str, An
         "Reshape/tiny_02": 1,
         "Mul/tiny_01": 1,
         "Add/tiny_01": 2,
+        "GatherND/tiny_01": 1,
+        "Where/tiny_01": 1,
         "NonZero/tiny_01": 1,
     }
 
@@ -121,6 +134,9 @@ def test_shapes_are_those_of_the_fed_inputs_and_small_constants_keep_their_value
     assert (ids["generator"], ids["options"], ids["shape"]) == ("indices", {"size": 50}, [2, 3])
     assert cases["Reshape/tiny_01"]["inputs"][1]["options"] == {"values": [-1, 100]}
     assert cases["Reshape/tiny_02"]["inputs"][1]["options"] == {"values": [2, 3, 100]}
+    mask = cases["Where/tiny_01"]["inputs"][0]
+    assert (mask["shape"], mask["options"]) == ([3, 1], {"values": [False, True, True]})
+    assert cases["GatherND/tiny_01"]["inputs"][1]["options"] == {"values": [0, 1]}
     assert cases["Mul/tiny_01"]["inputs"][1]["options"] == {"values": [0.5]}
     assert cases["Add/tiny_01"]["inputs"][1]["generator"] == "normal"  # a bias is drawn anew, and one case
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from matrix_adapters.launch import Launch
+from matrix_adapters.operators import graph_shapes
 from matrix_adapters.protocol import (
     Node,
     OperatorCase,
@@ -58,6 +59,8 @@ _DECIDING: Mapping[str, tuple[int, ...]] = {
 _SHAPE_OF_OUTPUT: Mapping[str, int] = {"Expand": 1, "Reshape": 1}
 #: elements of a constant whose values may be the model's own
 _KEPT = 64
+#: of indices into several axes at once, which cannot be drawn
+_KEPT_INDICES = 4096
 #: their inputs at these positions must be above zero to have an ordinary answer
 _POSITIVE: Mapping[str, tuple[int, ...]] = {
     "BatchNormalization": (4,),
@@ -69,6 +72,8 @@ _POSITIVE: Mapping[str, tuple[int, ...]] = {
     "Reciprocal": (0,),
     "Sqrt": (0,),
 }
+#: weights that make a recurrence chaotic where they are large: every rounding error would grow
+_RECURRENT: Mapping[str, tuple[int, ...]] = {"GRU": (1, 2), "LSTM": (1, 2), "RNN": (1, 2)}
 _INDEXING: Mapping[str, int] = {"Gather": 0, "GatherElements": 0}  # and the default of `axis`
 #: their indices have to fit other inputs in more ways than one axis' size
 _INDEXED = frozenset({"GatherND", "OneHot", "ScatterElements", "ScatterND"})
@@ -100,33 +105,22 @@ class _Graph:
     """A model file at fixed input shapes: what is known of each of its values."""
 
     def __init__(self, path: Path, shapes: Mapping[str, Any]) -> None:
-        import onnx
-        from onnx import numpy_helper
-
-        model = onnx.load(str(path), load_external_data=False)
-        for value in model.graph.input:
-            if value.name in shapes:
-                _fix(value, shapes[value.name])
-        model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        model = graph_shapes.settled(path, shapes)
         self._graph = model.graph
         self._opset = next(i.version for i in model.opset_import if i.domain in ("", "ai.onnx"))
         self._known: dict[str, tuple[str, tuple[int, ...]]] = {}
         for value in (*self._graph.input, *self._graph.value_info, *self._graph.output):
-            if (facts := _facts(value)) is not None:
-                self._known[value.name] = facts
-        self._values: dict[str, Any] = {}  # small constants
+            if (facts := graph_shapes.facts_of(value)) is not None:
+                self._known[value.name] = (_word(facts[0]), facts[1])
         self._constants: set[str] = set()
         for tensor in self._graph.initializer:
             self._constants.add(tensor.name)
             self._known[tensor.name] = (_word(tensor.data_type), tuple(tensor.dims))
-            if math.prod(tensor.dims) <= _KEPT and not tensor.external_data:
-                self._values[tensor.name] = numpy_helper.to_array(tensor)
-        for node in self._graph.node:
-            if node.op_type == "Constant" and (array := _constant(node)) is not None:
-                self._constants.add(node.output[0])
-                self._known[node.output[0]] = (array.dtype.name, array.shape)
-                if array.size <= _KEPT:
-                    self._values[node.output[0]] = array
+        values = graph_shapes.small_constants(self._graph)
+        for name, array in values.items():
+            self._constants.add(name)
+            self._known.setdefault(name, (array.dtype.name, array.shape))
+        self._values = {name: array for name, array in values.items() if array.size <= _KEPT_INDICES}
 
     def cases(self, model: str) -> tuple[list[tuple[OperatorCase, int]], dict[str, int]]:
         """Every different case once, in the order of the graph, and the nodes that are none, by reason."""
@@ -203,9 +197,7 @@ class _Graph:
         dtype, shape = self._known[name]
         constant = name in self._constants
         spec = TensorSpec(name=f"X{position}", dtype=dtype, shape=shape, constant=constant)
-        if name in self._values and (
-            position in _DECIDING.get(node.op_type, ()) or _decides(self._values[name])
-        ):
+        if self._is_its_own(node, position, name):
             values = _written(self._values[name].reshape(-1).tolist())
             return dataclasses.replace(spec, generator="values", options={"values": values})
         if position in _DECIDING.get(node.op_type, ()):
@@ -222,9 +214,20 @@ class _Graph:
             return dataclasses.replace(spec, generator="bools")
         if "int" in dtype:  # none is zero: one of them may divide
             return dataclasses.replace(spec, generator="integers", options={"low": 1, "high": 8})
+        if position in _RECURRENT.get(node.op_type, ()):
+            return dataclasses.replace(spec, options={"std": 1 / math.sqrt(shape[-1])})
         if position in _POSITIVE.get(node.op_type, ()):
             return dataclasses.replace(spec, generator="positive")
         return spec
+
+    def _is_its_own(self, node: Any, position: int, name: str) -> bool:
+        """Whether the values of a constant are part of what the node does."""
+        array = self._values.get(name)
+        if array is None:
+            return False
+        if node.op_type in _INDEXED and array.dtype.kind == "i":
+            return True
+        return array.size <= _KEPT and (position in _DECIDING.get(node.op_type, ()) or _decides(array))
 
     def _output_shape(self, node: Any, position: int) -> TensorSpec:
         """What a model computes of its input's shape, as the number that it is at these shapes."""
@@ -246,22 +249,6 @@ def _decides(array: Any) -> bool:
     return array.size == 1 or array.dtype.kind in "iub"
 
 
-def _constant(node: Any) -> Any:
-    """The array of a Constant, however it is written; None for text and sparse ones."""
-    import numpy as np
-    from onnx import helper, numpy_helper
-
-    if not node.attribute:
-        return None
-    attribute = node.attribute[0]
-    value = helper.get_attribute_value(attribute)
-    if attribute.name == "value":
-        return numpy_helper.to_array(value)
-    kinds = {"value_float": np.float32, "value_int": np.int64}
-    kind = kinds.get(attribute.name.removesuffix("s"))
-    return None if kind is None else np.asarray(value, kind)
-
-
 def _used(graph: Any) -> set[str]:
     """Every value that a node, a subgraph, or the caller takes."""
     used = {value.name for value in graph.output}
@@ -271,24 +258,6 @@ def _used(graph: Any) -> set[str]:
             for inner in [attribute.g] if attribute.HasField("g") else attribute.graphs:
                 used |= _used(inner)
     return used
-
-
-def _fix(value: Any, shape: Iterable[int]) -> None:
-    """Replace the axes of a graph input by numbers."""
-    dims = value.type.tensor_type.shape.dim
-    for dim, size in zip(dims, shape, strict=True):
-        dim.Clear()
-        dim.dim_value = int(size)
-
-
-def _facts(value: Any) -> tuple[str, tuple[int, ...]] | None:
-    """dtype and shape of a tensor all of whose axes are numbers."""
-    kind = value.type.tensor_type
-    if not kind.elem_type or not kind.HasField("shape"):
-        return None
-    if not all(dim.HasField("dim_value") for dim in kind.shape.dim):
-        return None
-    return _word(kind.elem_type), tuple(int(dim.dim_value) for dim in kind.shape.dim)
 
 
 def _word(number: int) -> str:
