@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import hashlib
 import json
 import math
@@ -356,7 +357,7 @@ def _build(kind: Any, data: Any, where: str) -> Any:
 def _build_dataclass(kind: Any, data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise ProtocolError(f"{where}: a mapping is needed, got {data!r}")
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     unknown = sorted(set(data) - set(hints))
     if unknown:
         raise ProtocolError(f"{where}: unknown field {unknown[0]!r}")
@@ -364,6 +365,12 @@ def _build_dataclass(kind: Any, data: Any, where: str) -> Any:
         return kind(**{name: _build(hints[name], v, f"{where}.{name}") for name, v in data.items()})
     except TypeError as error:  # a field without a default is missing
         raise ProtocolError(f"{where}: {error}") from None
+
+
+@functools.cache
+def _hints(kind: Any) -> Mapping[str, Any]:
+    """Evaluated once a class: it costs more than the record of a plan of thousands."""
+    return typing.get_type_hints(kind)
 
 
 def write_atomic(path: Path, text: str) -> None:
