@@ -23,6 +23,7 @@ _STORED = {
     "W": ("power", 1.0),
     "TFLOP/s": ("arithmetic", 1e12),
     "FLOP": ("operations", 1.0),
+    "GB/s": ("traffic", 1e9),
 }
 # Per family: symbol -> size in the base unit, largest first.
 _FAMILIES: dict[str, tuple[tuple[str, float], ...]] = {
@@ -32,6 +33,7 @@ _FAMILIES: dict[str, tuple[tuple[str, float], ...]] = {
     "power": (("kW", 1e3), ("W", 1.0), ("mW", 1e-3)),
     "arithmetic": (("TFLOP/s", 1e12), ("GFLOP/s", 1e9), ("MFLOP/s", 1e6), ("kFLOP/s", 1e3)),
     "operations": (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6), ("kFLOP", 1e3), ("FLOP", 1.0)),
+    "traffic": (("TB/s", 1e12), ("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)),
 }
 _BASES = {
     "time": "s",
@@ -40,6 +42,7 @@ _BASES = {
     "power": "W",
     "arithmetic": "FLOP/s",
     "operations": "FLOP",
+    "traffic": "B/s",
 }
 _SYMBOLS = {symbol: (family, size) for family, rows in _FAMILIES.items() for symbol, size in rows}
 

@@ -255,7 +255,7 @@ def test_every_view_has_the_speed_table(catalog: Catalog, kind: str) -> None:
         "MatMul/gemm_512 fp32",
         "7.20 ms",
         "37.2 GFLOP/s",
-        "0.400 GB/s",
+        "400 MB/s",
         "40 %",
         "2.00 us (100 %)",
     ):
