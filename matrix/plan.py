@@ -133,7 +133,7 @@ def _cells(
     columns = _columns(config, catalog, hardware)
     yield from _model_cells(config, columns, threads)
     if config.operators:
-        from matrix.operators.planning import operator_cells, with_candidates  # only for a sweep that has some
+        from matrix.operators.planning import operator_cells, with_candidates  # where a sweep has some
 
         counts = [threads if t == ALL else t for t in config.threads]
         usable = functools.partial(_crowded, usable=threads)

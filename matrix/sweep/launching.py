@@ -17,11 +17,11 @@ from matrix.artefacts.operator_store import INPUTS_FILE, PreparedCase
 from matrix.catalog.types import Catalog, ModelEntry
 from matrix.config.sweep import SweepConfig
 from matrix.consolidate.evidence import Slot
+from matrix.errors import StorageError
 from matrix.execution.cancel import Cancel
 from matrix.execution.local import Startable
 from matrix.judge import clocks, parity
 from matrix.operators.expand import CatalogCase
-from matrix.errors import StorageError
 from matrix.records import (
     CANDIDATE,
     CONTROL,
