@@ -16,10 +16,10 @@ from matrix import catalog, paths
 from matrix.artefacts.operator_store import PreparedCase
 from matrix.artefacts.store import ArtefactStore
 from matrix.execution.cancel import Cancel
-from matrix.judge.operators import judge
 from matrix.operators import suites
 from matrix.operators.known import KnownFailures, load_known
 from matrix.operators.load import load_operators
+from matrix.sweep.checked import answer_of, judged
 from matrix_adapters import tensors
 from matrix_adapters.operators import case_folder, generators
 from matrix_adapters.operators.batch import CASES_FILE, spec_of
@@ -36,7 +36,7 @@ from matrix_adapters.protocol import (
 
 pytestmark = pytest.mark.real
 
-Ended = dict[str, Any]  # a line of cases.jsonl, and "arrays"
+Ended = dict[str, Any]  # a line of cases.jsonl, "arrays", and the "file" with them
 
 #: a tensor of 2^31 elements has a test of its own elsewhere
 MOST_ELEMENTS = 10**7
@@ -83,7 +83,8 @@ def run_cases(run_task: Any, tmp_path_factory: pytest.TempPathFactory) -> Callab
             for line in lines:
                 if "state" in line:
                     file = out / f"{line['case']}.npz"
-                    ended.append({**line, "arrays": tensors.load(file) if file.exists() else {}})
+                    arrays = tensors.load(file) if file.exists() else {}
+                    ended.append({**line, "arrays": arrays, "file": file})
             if result.state is not State.OK:  # the process died of the case in hand
                 assert lines[-1].get("begin"), result.reason
                 ended.append({"state": "died", "reason": {"text": str(result.reason)}, "arrays": {}})
@@ -123,27 +124,20 @@ def standard(built: Any, run_task: Any, run_cases: Any) -> list[tuple[Any, Ended
         ended=lambda _: None,
         cancel=Cancel(),
     )
-    folders = [_folder(prepared[one.key]) for one in cases]
+    ready = [_ready(prepared[one.key]) for one in cases]
     found = []
-    for one, folder, line in zip(cases, folders, run_cases(folders), strict=True):
+    for one, each, line in zip(cases, ready, run_cases([each.folder for each in ready]), strict=True):
         wrong = ""
         if line["state"] == "ok":
-            wrong = _failure(line, case_folder.read(folder), facts.tolerances.operators[one.kind], one.depth)
+            verdict = judged(answer_of(line), line["file"], one, each, facts)
+            wrong = verdict.reason.text if verdict.reason else ""
         found.append((one, line, wrong))
     return found
 
 
-def _folder(outcome: Any) -> Path:
+def _ready(outcome: Any) -> PreparedCase:
     assert isinstance(outcome, PreparedCase), outcome.reason
-    return outcome.folder
-
-
-def _failure(line: Ended, prepared: case_folder.Prepared, rule: Any, depth: int) -> str:
-    assert prepared.expected is not None
-    dtypes = {name: facts["dtype"] for name, facts in line["outputs"].items()}
-    wanted = {name: facts["dtype"] for name, facts in prepared.oracle["outputs"].items()}
-    verdict = judge(line["arrays"], dtypes, prepared.expected, wanted, rule, depth=depth)
-    return "" if verdict.passed else verdict.failure
+    return outcome
 
 
 @pytest.fixture(scope="module")
