@@ -159,3 +159,36 @@ def test_an_operator_of_torch_library_is_a_candidate(tmp_path: Path, registered:
     assert code == (0 if state == "ok" else 1)
     if state == "failed":
         assert all("registers no operator mine::add" in r["reason"]["text"] for r in own(records))
+
+
+GAIN_SWEEP = """\
+name: gain
+frameworks: [pytorch]
+hardware: [cpu]
+models: [dlrm]
+operators: ["from-model:dlrm"]
+candidates:
+  - {name: own, operator: Relu, framework: pytorch, callable: "own.py:relu"}
+measure: {launches: 1, samples: 10, max_steady_s: 0.3, max_warmup_s: 0.3}
+"""
+
+
+def test_what_a_kernel_would_bring_follows_from_the_model_and_its_operators(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("import torch\n\ndef relu(x):\n    return torch.relu(x)\n")
+    (tmp_path / "candidate.yaml").write_text(GAIN_SWEEP)
+    code, records = checked(tmp_path, 'level == "inference" or operator == "Relu" and "dlrm" in subject')
+    assert code == 0, {key: record["reason"] for key, record in records.items()}
+    uses = sum(r["work"]["count"] for (case, _, v), r in records.items() if case != "dlrm" and v == "eager")
+    assert uses > 1
+    shown = matrix(tmp_path, "operators", "candidates", "latest", "--json")
+    assert shown.returncode == 0, shown.stderr
+    (found,) = json.loads(shown.stdout)
+    if found["without"]:  # on a machine that was busy just then
+        (none,) = found["without"]
+        assert "no share follows" in none["why"]
+        return
+    (gain,) = found["gains"]
+    share = gain["share"]
+    assert (share["model"], share["derived"]) == ("dlrm", True)
+    assert 0 < share["share"] < 1
+    assert share["source"].startswith(f"{uses} of them alone take ")

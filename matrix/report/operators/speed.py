@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matrix.operators.suites import DISPATCH_CASE
-from matrix.records import MetricValue, Record
+from matrix.records import CANDIDATE, MetricValue, Record
 from matrix.report.metrics import Catalog
 from matrix.report.operators import speed_said
 from matrix.report.placing import Column, RowKey, place
@@ -199,6 +199,8 @@ def _sums(columns: Sequence[Column], rows: Sequence[SpeedRow]) -> tuple[ModelSum
     for model, threads in models:
         own = [row for row in rows if (row.work.get("model"), row.key.threads) == (model, threads)]
         for i, column in enumerate(columns):
+            if any(e.record.workload.variant.startswith(CANDIDATE) for row in own if (e := row.entries[i])):
+                continue  # it has one operator of the model: `matrix operators candidates` says more
             by_operator: dict[str, float] = defaultdict(float)
             missing = 0
             for row in own:

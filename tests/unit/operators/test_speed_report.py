@@ -239,6 +239,18 @@ def test_the_operators_of_a_model_are_summed_as_often_as_it_has_them(catalog: Ca
     )
 
 
+def test_a_candidate_has_one_operator_of_a_model_and_no_sum(catalog: Catalog) -> None:
+    work = {"model": "tiny", "count": 3}
+    stock = record("pytorch", "Conv/tiny_01", {"latency_ms": 2.0}, work=work)
+    mine = stock.model_copy(
+        update={"id": "mine", "workload": stock.workload.model_copy(update={"variant": "candidate:mine"})}
+    )
+    table = speed.build([stock, mine], header(), catalog)
+    assert table is not None
+    assert len(table.columns) == 2
+    assert [one.column.label for one in table.sums] == [table.columns[0].label]
+
+
 @pytest.mark.parametrize(
     ("share", "text"),
     [(1.0, "100 %"), (0.41, "41 %"), (0.0123, "1.2 %"), (0.0001, "<0.1 %"), (1.07, "107 %")],
