@@ -20,6 +20,8 @@ from matrix_adapters.protocol import Flag, Task, TensorFacts
 OVERHEAD_SHARE = 0.01  # of a call that may be our own loop
 OUTLIER_FACTOR = 5.0  # times the median sample
 WAIT_SHARE = 0.10  # of the steady phase in which others may hold the CPUs
+KERNEL_SHARE = 0.10  # of the process's CPU time in the steady phase
+KERNEL_LEAST_S = 0.25  # of CPU time: the kernel splits it by sampling, a few milliseconds tell nothing
 TREND_SHARE = 0.10  # between the first and the last third of the samples
 TREND_Z = 2.58  # Mann-Kendall, two-sided 1 %
 TREND_SAMPLES = 9
@@ -71,6 +73,7 @@ def flags(task: Task, launch: Launch) -> list[Flag]:
         *_differs_from_asked(task, launch.effective),
         *_crowded(task, launch.probes),
         *_contended(task, launch),
+        *_in_kernel(launch),
         *_data_flags(launch),
         *_overhead_flags(launch.sampling),
     ]
@@ -138,6 +141,21 @@ def _contended(task: Task, launch: Launch) -> list[Flag]:
         text = f"the hypervisor gave {stolen:.2f} CPUs to others in the steady phase"
         found.append(Flag(code="stolen", text=text))
     return found
+
+
+def _in_kernel(launch: Launch) -> list[Flag]:
+    """A call's time is partly the kernel's: most often pages that an allocator gives back and takes again.
+
+    How many it takes depends on where the process happens to have its heap: such launches differ
+    from each other, in a container or outside, with nothing else running.
+    """
+    system = _growth(launch.probes, "system_s")
+    total = system + _growth(launch.probes, "user_s")
+    if total < KERNEL_LEAST_S or system <= KERNEL_SHARE * total:
+        return []
+    faults = _growth(launch.probes, "minor_page_faults") / max(1, launch.sampling.get("calls", 0))
+    text = f"{system / total:.0%} of the CPU time was the kernel's, with {faults:,.0f} page faults a call"
+    return [Flag(code="kernel_time", text=text)]
 
 
 def _growth(seen: Mapping[str, Any], name: str) -> float:

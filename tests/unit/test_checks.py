@@ -227,3 +227,22 @@ def test_a_process_that_waits_on_an_idle_machine_is_not_contended(tmp_path: Path
 
 def test_time_that_the_hypervisor_took_is_flagged(tmp_path: Path) -> None:
     assert contention(tmp_path, waited_us=0, steal_s=0.5, cpu_share=1.0) == {"stolen"}
+
+
+@pytest.mark.parametrize(
+    ("user_s", "system_s", "told"),
+    [
+        (1.0, 0.05, False),
+        (1.0, 0.25, True),
+        (0.02, 0.02, False),  # too short to be split
+    ],
+)
+def test_time_that_the_kernel_took_is_told_with_its_page_faults(
+    tmp_path: Path, user_s: float, system_s: float, told: bool
+) -> None:
+    before = {"user_s": 2.0, "system_s": 1.0, "minor_page_faults": 500}
+    after = {"user_s": 2.0 + user_s, "system_s": 1.0 + system_s, "minor_page_faults": 66_500}
+    seen = flags_of(tmp_path, sampling={"calls": 20}, probes={"before": before, "after": after})
+    assert seen.get("kernel_time") == (
+        "20% of the CPU time was the kernel's, with 3,300 page faults a call" if told else None
+    )

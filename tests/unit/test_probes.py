@@ -205,7 +205,10 @@ def test_this_machine_can_be_probed() -> None:
     facts = probes.machine()
     assert 1 <= facts["usable_threads"] <= facts["cpus"]
     assert len(facts["affinity"]) >= facts["usable_threads"]
-    assert probes.moment("cpu")["involuntary_switches"] >= 0
+    moment = probes.moment("cpu")
+    assert moment["involuntary_switches"] >= 0
+    assert moment["minor_page_faults"] > 0
+    assert moment["user_s"] + moment["system_s"] > 0
 
 
 def test_variables_that_hook_a_process_are_told_from_those_that_steer_it(

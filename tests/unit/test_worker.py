@@ -473,6 +473,26 @@ def test_subnormal_inputs_are_flagged(lab: Lab) -> None:
     assert "1 in x" in text_of(result, "subnormals")
 
 
+@LINUX
+def test_memory_that_is_given_back_after_every_call_is_told_by_its_page_faults(lab: Lab) -> None:
+    takes_anew = """
+        import mmap
+        class Runner(BaseRunner):
+            def run(self, feed):
+                with mmap.mmap(-1, 8 << 20) as fresh:
+                    fresh[:: mmap.PAGESIZE] = b"1" * (len(fresh) // mmap.PAGESIZE)
+                return feed["x"]
+        """
+    long_enough = Measure(samples=200, max_steady_s=20.0, warmup_calls=2)
+    result = lab.measure(takes_anew, measure=long_enough)
+    taken = int(text_of(result, "kernel_time").split()[-5].replace(",", ""))
+    assert 1_900 < taken < 2_500, "8 MiB are 2,048 pages"
+    computes = (
+        "class Runner(BaseRunner):\n    def run(self, feed):\n        spend(2e-3)\n        return feed['x']\n"
+    )
+    assert "kernel_time" not in codes(lab.measure(computes, measure=long_enough))
+
+
 # Every way to fail inside Python
 
 STEPS = {
