@@ -220,7 +220,7 @@ def _spec(name: str, *shape: int, dtype: str = "float32", **more: Any) -> Tensor
 
 
 def _case(name: str, nodes: Sequence[Node], inputs: Sequence[TensorSpec], **more: Any) -> OperatorCase:
-    fields = {"opset": 21, "dtype": "float32", "outputs": ("y",)} | more
+    fields: dict[str, Any] = {"opset": 21, "dtype": "float32", "outputs": ("y",)} | more
     return OperatorCase(name=name, nodes=tuple(nodes), inputs=tuple(inputs), **fields)
 
 
@@ -228,7 +228,7 @@ def _node(op: str, inputs: str, outputs: str = "y", **attributes: Any) -> Node:
     return Node(op=op, inputs=tuple(inputs), outputs=tuple(outputs), attributes=attributes)
 
 
-_PADS = {"pads": [1, 0, 2, 1], "strides": [2, 1]}
+_PADS: dict[str, Any] = {"pads": [1, 0, 2, 1], "strides": [2, 1]}
 _IMAGE = _spec("x", 2, 4, 7, 8)
 
 #: each of these is run alone, with channels last outside the call, and before a Relu, transposed inside it

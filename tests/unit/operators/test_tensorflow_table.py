@@ -218,10 +218,10 @@ def test_a_missing_kernel_is_unsupported_and_any_other_error_stays_what_it_is(
     run = tensorflow_runner.calling(Slot(call), names, (ValueError,))
     said = "Value for attr 'T' of float is not in the list of allowed values: int8, int16"
     with pytest.raises(Unsupported, match="has no kernel for this: Value for attr"):
-        run(dict.fromkeys(names))
+        run(dict.fromkeys(names, np.zeros(1)))
     said = "Dimensions must be equal"
     with pytest.raises(ValueError, match="Dimensions must be equal"):
-        run(dict.fromkeys(names))
+        run(dict.fromkeys(names, np.zeros(1)))
 
 
 class Tensor:
