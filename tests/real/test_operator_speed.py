@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from matrix.consolidate.roofline import IMPOSSIBLE
+
 pytestmark = pytest.mark.real
 
 SWEEP = """\
@@ -56,7 +58,9 @@ def test_a_speed_sweep_says_what_was_reached_and_what_the_machine_can(tmp_path: 
         seconds = metrics["latency_ms"]["value"] / 1e3
         assert metrics["tflops"]["value"] == pytest.approx(work["flops"] / seconds / 1e12)
         assert metrics["memory_gb_s"]["value"] == pytest.approx(work["bytes"] / seconds / 1e9)
-        assert 0 < metrics["roofline_share"]["value"] < 2  # the machine has better and worse minutes
+        share = metrics["roofline_share"]["value"]
+        assert share > 0  # peaks of a busy minute may be low: the cell says so
+        assert (share > IMPOSSIBLE) == ("above_roof" in {flag["code"] for flag in cell["flags"]})
         assert cell["contract"]["cache"].startswith(cache)
         assert cell["parity"]["passed"]
         where = _last_timed(cell)
