@@ -192,3 +192,50 @@ def test_what_a_kernel_would_bring_follows_from_the_model_and_its_operators(tmp_
     assert (share["model"], share["derived"]) == ("dlrm", True)
     assert 0 < share["share"] < 1
     assert share["source"].startswith(f"{uses} of them alone take ")
+
+
+CARELESS = """\
+import torch
+
+def right(x):
+    return torch.nn.functional.mish(x)
+
+def two(x):
+    return x, x
+
+def nothing(x):
+    return None
+
+def array(x):
+    return right(x).numpy()
+
+def spoils(x):
+    y = right(x)
+    x.zero_()
+    return y
+"""
+CARELESS_SWEEP = """\
+name: careless
+frameworks: [pytorch]
+hardware: [cpu]
+candidates:
+"""
+
+
+def test_a_candidate_that_breaks_a_promise_fails_with_the_promise(tmp_path: Path) -> None:
+    broken = {
+        "two": "two returned Tensor, Tensor: the operator has a tensor",
+        "nothing": "nothing returned NoneType: the operator has a tensor",
+        "array": "array returned ndarray: the operator has a tensor",
+        "spoils": "spoils changed its input X",
+    }
+    (tmp_path / "own.py").write_text(CARELESS)
+    entry = '  - {{name: {0}, operator: Mish, framework: pytorch, callable: "own.py:{0}"}}\n'
+    (tmp_path / "candidate.yaml").write_text(CARELESS_SWEEP + "".join(map(entry.format, ["right", *broken])))
+    code, records = checked(tmp_path, 'subject == "Mish/basic" and precision in ["fp32", "fp64"]')
+    assert code == 1
+    assert {r["state"] for key, r in records.items() if key[2] in ("eager", "candidate:right")} == {"ok"}
+    for name, said in broken.items():
+        cells = [record for key, record in records.items() if key[2] == f"candidate:{name}"]
+        assert cells
+        assert all(r["state"] == "failed" and said in r["reason"]["text"] for r in cells), (name, cells)

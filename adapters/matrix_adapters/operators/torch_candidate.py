@@ -69,35 +69,48 @@ class CandidateRunner(OperatorRunner):
             attributes, names = dict(case.nodes[0].attributes), list(case.nodes[0].inputs)
         takes = self._layout.takes
         if tuple(names) == takes and not attributes:
-            return self._counted(call)
+            return self._watched(call)
         place = {name: i for i, name in enumerate(takes)}
 
         def kernel(*fed: Any) -> Any:
             given = [fed[place[n]] if n in place else constants[n] if n else None for n in names]
             return call(*given, **attributes)
 
-        return self._counted(kernel)
+        return self._watched(kernel)
 
-    def _counted(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
-        """The same, where the outputs are as many as the case has: a tensor, or a tuple of them."""
-        wanted, name = len(self._case.outputs), self._candidate.name
-        checked = False
+    def _watched(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        """The same; after the first call it is known to keep its promises.
+
+        Its inputs are as they were, and its outputs as many tensors as the case has.
+        """
+        wanted, takes = len(self._case.outputs), self._layout.takes
+        watched = False
 
         def call(*fed: Any) -> Any:
-            nonlocal checked
-            outputs = kernel(*fed)
-            if not checked:
-                several = (outputs,) if isinstance(outputs, torch.Tensor) else tuple(outputs)
-                if len(several) != wanted or not all(isinstance(o, torch.Tensor) for o in several):
-                    kinds = ", ".join(type(output).__name__ for output in several)
-                    text = f"{name} returned {kinds}: the operator has {wanted} tensors"
-                    raise CandidateError(text)
-                checked = True
-            if wanted == 1 and not isinstance(outputs, torch.Tensor):
-                return outputs[0]
-            return outputs
+            nonlocal watched
+            if not watched:
+                before = [tensor.detach().clone() for tensor in fed]
+                outputs = kernel(*fed)
+                self._check(outputs)
+                for name, old, new in zip(takes, before, fed, strict=True):
+                    if not _same_bits(old, new.detach()):
+                        raise CandidateError(f"{self._candidate.name} changed its input {name}")
+                watched = True
+            else:
+                outputs = kernel(*fed)
+            return outputs[0] if wanted == 1 and not isinstance(outputs, torch.Tensor) else outputs
 
         return call
+
+    def _check(self, outputs: Any) -> None:
+        """Raises CandidateError for what is not as many tensors as the case has outputs."""
+        wanted = len(self._case.outputs)
+        several = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
+        if len(several) == wanted and all(isinstance(output, torch.Tensor) for output in several):
+            return
+        kinds = ", ".join(type(output).__name__ for output in several[:4]) or "nothing"
+        tensors = "a tensor" if wanted == 1 else f"{wanted} tensors"
+        raise CandidateError(f"{self._candidate.name} returned {kinds}: the operator has {tensors}")
 
 
 def open_candidate(adapter: Any, artefacts: Mapping[str, Path], candidate: Candidate) -> CandidateRunner:
@@ -105,6 +118,12 @@ def open_candidate(adapter: Any, artefacts: Mapping[str, Path], candidate: Candi
     if adapter._variant == "compile":
         raise Unsupported("a candidate is run as it is: it has no variants")
     return CandidateRunner(adapter, artefacts["operator"], candidate)
+
+
+def _same_bits(a: Any, b: Any) -> bool:
+    """NaN is equal to itself here, and -0.0 is not 0.0."""
+    first, second = (t.contiguous().reshape(-1).view(torch.uint8) for t in (a, b))
+    return bool(torch.equal(first, second))
 
 
 def _loaded(candidate: Candidate) -> Callable[..., Any]:
