@@ -19,6 +19,8 @@ from matrix.records import MetricValue, ReasonRecord
 METRICS = ("tflops", "memory_gb_s", "roofline_share")
 #: a share that no better minute of the machine explains
 IMPOSSIBLE = 1.25
+#: working sets are divided into whole elements and threads: one that lacks a hundredth is as large
+_AS_LARGE = 0.99
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ def _bandwidth(levels: Sequence[Mapping[str, Any]], calls: Traffic) -> float | N
 
     def of(size: float) -> float | None:
         """What a larger working set reached, a smaller one can: a bad moment of a level is no roof."""
-        large = [float(one["bytes_s"]) for one in levels if float(one["bytes"]) >= size]
+        large = [float(one["bytes_s"]) for one in levels if float(one["bytes"]) >= _AS_LARGE * size]
         return max(large) if large else memory
 
     memory = float(levels[-1]["bytes_s"]) if levels and levels[-1]["where"] == "memory" else None

@@ -83,6 +83,11 @@ def test_a_bad_moment_of_one_working_set_is_no_roof_of_its_own() -> None:
     assert roof(disturbed, calls=Traffic(500_000), **asked).bytes_s == pytest.approx(10e9)
 
 
+def test_a_working_set_that_lacks_a_few_bytes_is_as_large() -> None:
+    assert found(calls=Traffic(1_000_016)).bytes_s == pytest.approx(50e9)
+    assert found(calls=Traffic(1_100_000)).bytes_s == pytest.approx(10e9)
+
+
 def test_weights_stay_where_they_are_while_inputs_rotate() -> None:
     """A tenth comes from memory, the rest from the cache: the time is the sum of both."""
     mixed = found(calls=Traffic(500_000, 50_000, 64_000_000)).bytes_s
