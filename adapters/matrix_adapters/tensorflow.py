@@ -63,7 +63,8 @@ class Adapter:
         variants = (*_VARIANTS, "eager") if self._is_operator() else (*_VARIANTS,)
         if self._task.variant not in variants:
             known = ", ".join(v for v in variants if v)
-            raise Unsupported(f"TensorFlow has no variant {self._task.variant!r}: use {known}")
+            level = "operators" if self._is_operator() else "models"
+            raise Unsupported(f"TensorFlow has no variant {self._task.variant!r} of {level}: use {known}")
         self._choose_device()
         # All of this is refused after the first operation.
         tf.config.threading.set_intra_op_parallelism_threads(self._task.threads)
