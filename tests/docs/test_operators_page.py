@@ -102,6 +102,13 @@ def test_the_page_of_failures_explains_its_words() -> None:
     assert [fault for fault in WHOSE if f"**{fault}**" not in text] == []
 
 
+def test_the_number_of_operators_that_we_define_ourselves_is_right() -> None:
+    pytest.importorskip("onnx")
+    from matrix_adapters.operators import oracle_ops
+
+    assert f"({len(oracle_ops.NAMES)} operators)" in PAGE.read_text(encoding="utf-8")
+
+
 def test_every_generator_and_suite_is_named() -> None:
     text = PAGE.read_text(encoding="utf-8") + (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     assert [word for word in (*GENERATORS, *SUITES) if f"`{word}`" not in text] == []
