@@ -47,7 +47,7 @@ ONNX_FILE = "model.onnx"
 _MAKERS: Mapping[TaskKind, tuple[str, ...]] = {
     TaskKind.CHECKPOINT: ("checkpoints.py", "torch_declarative.py"),
     TaskKind.EXPORT: ("export.py", "torch_models.py", "torch_declarative.py"),
-    TaskKind.REFERENCE: ("reference.py", "torch_models.py", "torch_declarative.py"),
+    TaskKind.REFERENCE: ("reference.py", "torch_models.py", "torch_declarative.py", "tensors.py"),
 }
 _ONNX_REFERENCE = ("onnx_reference.py", "onnx_promote.py", "operators/oracle_*.py")
 

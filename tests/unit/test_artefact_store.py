@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import matrix_adapters
 from matrix.artefacts.content_cache import ContentCache
 from matrix.artefacts.store import ArtefactFailed, ArtefactStore
 from matrix.catalog.types import ModelEntry
@@ -144,6 +146,30 @@ def test_other_weights_are_asked_for_when_what_they_are_made_from_changes(
     after = store.prepare(model, workload(), {"checkpoint"}, worker)
     assert worker.kinds.count("checkpoint") == 2
     assert before.paths["checkpoint"] != after.paths["checkpoint"]
+
+
+@pytest.mark.parametrize(
+    ("source", "made_anew"),
+    [
+        ("checkpoints.py", ["checkpoint"]),  # the same weights again, so that all else is found
+        ("reference.py", ["reference"]),
+        ("tensors.py", ["reference"]),  # how arrays are written: what is hashed is the file
+        ("clock.py", []),
+    ],
+)
+def test_a_change_in_what_makes_an_artefact_makes_it_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, made_anew: list[str]
+) -> None:
+    worker = FakeWorker()
+    ArtefactStore(tmp_path).prepare(entry(), workload(), {"checkpoint"}, worker)
+    worker.tasks.clear()
+    changed = tmp_path / "changed"
+    shutil.copytree(matrix_adapters.__path__[0], changed)
+    with (changed / source).open("a") as file:
+        file.write("# other\n")
+    monkeypatch.setattr(matrix_adapters, "__path__", [str(changed)])
+    ArtefactStore(tmp_path).prepare(entry(), workload(), {"checkpoint"}, worker)
+    assert worker.kinds == made_anew
 
 
 def test_a_failed_task_gives_its_state_and_reason_and_leaves_nothing_behind(tmp_path: Path) -> None:
