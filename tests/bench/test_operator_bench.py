@@ -7,7 +7,6 @@ over pairs of neighbours in time; a table with the interval of that median is pr
 
 from __future__ import annotations
 
-import functools
 import json
 import statistics
 import subprocess
@@ -17,11 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import shared_environments
 
-from matrix import catalog, paths
 from matrix.environments.base import BuiltEnvironment
-from matrix.environments.venv import VenvBackend
-from matrix.records import Environment
 from matrix_adapters.protocol import Node, OperatorCase, TensorSpec, plain
 
 pytestmark = pytest.mark.real
@@ -161,22 +158,7 @@ Rows = list[tuple[str, ...]]
 @pytest.fixture(scope="module")
 def built() -> Callable[[str], BuiltEnvironment]:
     """framework name -> its default version's CPU environment."""
-    facts = catalog.load()
-    backend = VenvBackend(facts.frameworks, paths.home())
-
-    @functools.cache
-    def build(framework: str) -> BuiltEnvironment:
-        entry = facts.frameworks[framework]
-        return backend.build(
-            Environment(
-                framework=framework,
-                version=entry.version_for("cpu"),
-                hardware="cpu",
-                build=entry.hardware["cpu"].build,
-            )
-        )
-
-    return build
+    return shared_environments.builder()
 
 
 @pytest.fixture(scope="module")

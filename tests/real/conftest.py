@@ -1,23 +1,16 @@
-"""Fixtures over the real frameworks: environments built once, shared by content key.
-
-They lie in the ordinary cache folder (FRAMEWORK_MATRIX_HOME moves it), so that a run of the
-product, this suite and the next run of this suite build each of them once in all.
-"""
+"""Fixtures over the real frameworks: their environments, and what runs in them."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 import pytest
+import shared_environments
 
-from matrix import catalog, paths
 from matrix.environments.base import BuiltEnvironment
-from matrix.environments.venv import VenvBackend
 from matrix.execution.local import run_worker
-from matrix.records import Environment
 from matrix_adapters.protocol import Result, Task
 
 
@@ -30,23 +23,7 @@ class RunTask(Protocol):
 @pytest.fixture(scope="session")
 def built() -> Callable[[str], BuiltEnvironment]:
     """framework name -> its default version's CPU environment (or the only build it has)."""
-    facts = catalog.load()
-    backend = VenvBackend(facts.frameworks, paths.home())
-
-    @functools.cache
-    def build(framework: str) -> BuiltEnvironment:
-        entry = facts.frameworks[framework]
-        hardware = "cpu" if "cpu" in entry.hardware else next(iter(entry.hardware))
-        return backend.build(
-            Environment(
-                framework=framework,
-                version=entry.version_for(hardware),
-                hardware=hardware,
-                build=entry.hardware[hardware].build,
-            )
-        )
-
-    return build
+    return shared_environments.builder()
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from matrix_adapters.launch import Launch
+from matrix_adapters.launch import Launch, jsonable
 from matrix_adapters.operators import graph_shapes
 from matrix_adapters.protocol import (
     Node,
@@ -198,7 +198,7 @@ class _Graph:
         constant = name in self._constants
         spec = TensorSpec(name=f"X{position}", dtype=dtype, shape=shape, constant=constant)
         if self._is_its_own(node, position, name):
-            values = _written(self._values[name].reshape(-1).tolist())
+            values = jsonable(self._values[name].reshape(-1).tolist())
             return dataclasses.replace(spec, generator="values", options={"values": values})
         if position in _DECIDING.get(node.op_type, ()):
             raise _LeftOut("what decides its shape is computed by the model")
@@ -279,7 +279,7 @@ def _attributes(node: Any) -> dict[str, Any]:
             value = {
                 "dtype": array.dtype.name,
                 "shape": list(array.shape),
-                "values": _written(array.reshape(-1).tolist()),
+                "values": jsonable(array.reshape(-1).tolist()),
             }
         elif isinstance(value, bytes):
             value = value.decode("utf-8")
@@ -287,14 +287,5 @@ def _attributes(node: Any) -> dict[str, Any]:
             value = [item.decode("utf-8") if isinstance(item, bytes) else item for item in value]
         if node.op_type == "Cast" and attribute.name == "to":
             value = _word(int(attribute.i))
-        found[attribute.name] = _written(value)
+        found[attribute.name] = jsonable(value)
     return found
-
-
-def _written(value: Any) -> Any:
-    """What JSON cannot hold as words."""
-    if isinstance(value, list):
-        return [_written(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    return value
